@@ -7,12 +7,12 @@ include(CMakePackageConfigHelpers)
 
 # gshmem_install_headers(FOLDER): the public headers, as <gshmem/...> below FOLDER.
 function(gshmem_install_headers folder)
-  install(DIRECTORY ${CMAKE_SOURCE_DIR}/include/gshmem DESTINATION ${folder}
+  install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/gshmem DESTINATION ${folder}
     FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp" PATTERN "*.def" PATTERN compat EXCLUDE)
   foreach(made functions.h stream_functions.h generic_names.h)
-    install(FILES ${CMAKE_BINARY_DIR}/include/gshmem/${made} DESTINATION ${folder}/gshmem)
+    install(FILES ${PROJECT_BINARY_DIR}/include/gshmem/${made} DESTINATION ${folder}/gshmem)
   endforeach()
-  install(DIRECTORY ${CMAKE_SOURCE_DIR}/device/ DESTINATION ${folder}/gshmem/device
+  install(DIRECTORY ${PROJECT_SOURCE_DIR}/device/ DESTINATION ${folder}/gshmem/device
     FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp" PATTERN "*.def")
 endfunction()
 gshmem_install_headers(${CMAKE_INSTALL_INCLUDEDIR})
@@ -46,15 +46,15 @@ endif()
 
 set(gshmem_config_folder ${CMAKE_INSTALL_LIBDIR}/cmake/gshmem)
 configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/gshmem-config.cmake.in
-  ${CMAKE_BINARY_DIR}/gshmem-config.cmake INSTALL_DESTINATION ${gshmem_config_folder})
-write_basic_package_version_file(${CMAKE_BINARY_DIR}/gshmem-config-version.cmake
+  ${PROJECT_BINARY_DIR}/gshmem-config.cmake INSTALL_DESTINATION ${gshmem_config_folder})
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/gshmem-config-version.cmake
   COMPATIBILITY SameMinorVersion)
-install(FILES ${CMAKE_BINARY_DIR}/gshmem-config.cmake
-  ${CMAKE_BINARY_DIR}/gshmem-config-version.cmake DESTINATION ${gshmem_config_folder})
+install(FILES ${PROJECT_BINARY_DIR}/gshmem-config.cmake
+  ${PROJECT_BINARY_DIR}/gshmem-config-version.cmake DESTINATION ${gshmem_config_folder})
 install(EXPORT gshmem-targets NAMESPACE gshmem:: DESTINATION ${gshmem_config_folder})
 
 file(RELATIVE_PATH GSHMEM_PC_PREFIX ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
 file(RELATIVE_PATH GSHMEM_PC_LIBDIR ${CMAKE_INSTALL_PREFIX} ${CMAKE_INSTALL_FULL_LIBDIR})
 file(RELATIVE_PATH GSHMEM_PC_INCLUDEDIR ${CMAKE_INSTALL_PREFIX} ${CMAKE_INSTALL_FULL_INCLUDEDIR})
-configure_file(${CMAKE_CURRENT_LIST_DIR}/gshmem.pc.in ${CMAKE_BINARY_DIR}/gshmem.pc @ONLY)
-install(FILES ${CMAKE_BINARY_DIR}/gshmem.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+configure_file(${CMAKE_CURRENT_LIST_DIR}/gshmem.pc.in ${PROJECT_BINARY_DIR}/gshmem.pc @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/gshmem.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

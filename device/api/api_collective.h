@@ -134,25 +134,35 @@ GSHMEM_FN int reduce_by(Coop coop, const TeamCall& call, Reducer reducer) {
     return device::reduce<W>(coop, call, reducer);
   }
 }
-template <CallKind kKind, ReduceOp kOp, class T, class Coop>
-GSHMEM_FN int reduction(const Caller& call, Coop coop, int handle, T* dest, const T* source,
-                        std::size_t nelems) {
-  const Elements n{nelems, sizeof(T)};
+/// Operator and type are in `reducer`: on the host, where they are no types, one function serves
+/// all of a width.
+template <CallKind kKind, class W, class Coop, class Reducer>
+GSHMEM_FN int reduction_by(const Caller& call, Coop coop, int handle, void* dest,
+                           const void* source, std::size_t nelems, ReduceOp op, ElementType type,
+                           Reducer reducer) {
+  const Elements n{nelems, sizeof(W)};
   const abi::Team* const team = find_team(call.state, call.name, "team", handle);
   const int parts = team && kKind == CallKind::kReducescatter ? team->n_pes : 1;
-  if (!team || !check_arguments(call.state, call.name, parts_of("dest", dest, n, 1, sizeof(T)),
-                                parts_of("source", source, n, parts, sizeof(T))))
+  if (!team || !check_arguments(call.state, call.name, parts_of("dest", dest, n, 1, n.size),
+                                parts_of("source", source, n, parts, n.size)))
     return GSHMEMX_ERROR_INVALID_VALUE;
   GSHMEM_ON_HOST_OPS({
     Call record = Call::collective(kKind, call.name, handle, dest, source, n.bytes());
-    record.reduce_op = kOp;
-    record.type = element_type<T>();
+    record.reduce_op = op;
+    record.type = type;
     return static_cast<int>(ops->run(record));
   })
   TeamCall of{&call.state, call.name, team, dest, source, n.bytes()};
   if (kKind == CallKind::kReducescatter) of = at_own_part(of);
-  return alike(coop, of, call_of(kKind, kOp, element_type<T>()), of.bytes,
-               [&] { return reduce_by<kKind, Word<T>>(coop, of, reducer_of<kOp, T>()); });
+  return alike(coop, of, call_of(kKind, op, type), of.bytes,
+               [&] { return reduce_by<kKind, W>(coop, of, reducer); });
+}
+template <CallKind kKind, ReduceOp kOp, class T, class Coop>
+GSHMEM_FN int reduction(const Caller& call, Coop coop, int handle, T* dest, const T* source,
+                        std::size_t nelems) {
+  static_assert(sizeof(Word<T>) == sizeof(T));
+  return reduction_by<kKind, Word<T>>(call, coop, handle, dest, source, nelems, kOp,
+                                      element_type<T>(), reducer_of<kOp, T>());
 }
 #define GSHMEM_API_REDUCTION(NAME, KIND, OP)                                                \
   template <class T, class Coop>                                                            \

@@ -70,6 +70,7 @@ WORDS = [
     ("asm", r"\b(?:asm|__asm__|__asm)\b", {
         "device/core/machine_gpu.h": "the machine layer",
         "include/gshmem/abi/doorbell_cpu.h": "barriers of aarch64 that C++ does not have",
+        "host/runtime/gpu/service_image.c": "the bytes of a file",
         "transport/softnic/verbs/symver.h": "old symbol versions; clang 14 has no attribute",
         "tests/unit/lanes/lanes.cpp": "longjmp from stack to stack, which _FORTIFY_SOURCE does not allow",
         "include/gshmem/device/": "where device/ is installed"}),

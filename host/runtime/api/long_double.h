@@ -1,6 +1,6 @@
 // Reductions and scans of long double (OpenSHMEM 1.5, table 9; 1.6), which GPUs do not have. The
 // calling host threads make them, wherever the heaps are: every member gets all sources. Of a
-// host's threads all get the same bits. Included by functions.cpp.
+// host's threads all get the same bits. Included by collective_functions.cpp.
 #pragma once
 
 #include <gshmem/device/api/api_context.h>
