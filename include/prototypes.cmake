@@ -73,7 +73,7 @@ endfunction()
 # its macro and what it declares. MARK stands before each prototype.
 function(gshmem_write_prototypes table row mark introduction)
   set(source ${CMAKE_CURRENT_SOURCE_DIR}/gshmem/${table}.def)
-  set(header ${CMAKE_BINARY_DIR}/include/gshmem/${table}.h)
+  set(header ${PROJECT_BINARY_DIR}/include/gshmem/${table}.h)
   set(inputs ${source} ${CMAKE_CURRENT_SOURCE_DIR}/gshmem/functions.def ${CMAKE_CURRENT_SOURCE_DIR}/gshmem/blocks.def
     ${CMAKE_CURRENT_SOURCE_DIR}/gshmem/long_double.def ${CMAKE_CURRENT_SOURCE_DIR}/gshmem/regions.def
     ${CMAKE_CURRENT_SOURCE_DIR}/gshmem/types.def
@@ -196,7 +196,7 @@ function(gshmem_write_generic_names)
   endforeach()
   string(APPEND text "#endif\n")
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/gshmem/generic.def)
-  file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/include/gshmem/generic_names.h @ONLY CONTENT
+  file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/include/gshmem/generic_names.h @ONLY CONTENT
     "// The C types of each set in generic.def, and in C the names of generic.h. Made from types.def and generic.def.
 #pragma once
 

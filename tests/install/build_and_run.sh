@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs into a prefix, or builds an outside project against that prefix and runs it as one PE: outside/ is
-# for gshmem, for_nvshmem/ for NVSHMEM.
+# for gshmem, for_nvshmem/ for NVSHMEM; or, by add_subdirectory, one that has gshmem's sources in itself: inside/.
 # Usage: build_and_run.sh install|find_package|pkg_config|nvcc|nvshmem_... BUILD-FOLDER WORK-FOLDER [NAME]
 # NAME: of the folder in WORK-FOLDER to build in.
 set -euo pipefail
@@ -59,6 +59,13 @@ case $way in
     cmake --build "$target" --verbose
     run "$target/hello"
     run "$target/hello_nvshmem"
+    ;;
+  add_subdirectory)
+    cmake -S "$(dirname "$outside")/inside" -B "$target" -G Ninja -DCMAKE_CXX_COMPILER="${CXX:-g++}" \
+      -DGSHMEM_SOURCE="$(dirname "$outside")/../.." -DGSHMEM_CUDA=OFF -DGSHMEM_PRECOMPILE=ON -DCMAKE_UNITY_BUILD=ON \
+      -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLAGS_DEBUG=-O0
+    cmake --build "$target"
+    run "$target/inside"
     ;;
   pkg_config)
     command -v pkg-config > /dev/null || skip "no pkg-config"
