@@ -1,4 +1,4 @@
-# A leg is one build folder with its tests: release, asan, tsan, gpu, clang. tests/run gathers them in
+# A leg is one build folder with its tests: quick, release, asan, tsan, gpu, clang. tests/run gathers them in
 # one ctest, so every test name starts with the leg's; a folder of its own has no prefix.
 set(GSHMEM_LEG "" CACHE STRING "Name of this leg, put in front of every test name")
 set(GSHMEM_TEST_PREFIX "")
@@ -10,6 +10,12 @@ endif()
 set(GSHMEM_FIRST_LEG OFF)
 if(GSHMEM_LEG STREQUAL "" OR GSHMEM_LEG STREQUAL "release")
   set(GSHMEM_FIRST_LEG ON)
+endif()
+
+# What a contributor waits for: one of each kind of job, and no programs that take long to build or to run.
+set(GSHMEM_QUICK_LEG OFF)
+if(GSHMEM_LEG STREQUAL "quick")
+  set(GSHMEM_QUICK_LEG ON)
 endif()
 
 # gshmem_time_limit(VARIABLE SECONDS): when ctest ends a test that takes SECONDS at most on a quiet machine. A slower one
