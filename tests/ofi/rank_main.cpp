@@ -1,19 +1,131 @@
 // A PE in a process of its own, to be stopped and killed: ofi_rank ID RANK SIZE PROVIDER GDR, where
-// ID is a unique id in hex. Serves until its standard input ends.
+// ID is a unique id in hex. Serves until its standard input ends. Or a stranger: ofi_rank intrude
+// PORT..., a client of another user (where it may change its own) that knows ports of 127.0.0.1
+// alone. It exits with the number of its reads and writes that ended well.
 #include "tests/ofi/job.h"
+#include "transport/ofi/fabric.h"
+#include "transport/ofi/message.h"
+#include "transport/ofi/provider.h"
 
 #include <gshmem/uniqueid.h>
 
+#include <rdma/fi_rma.h>
+
+#include <netinet/in.h>
 #include <sys/prctl.h>
 #include <unistd.h>
+
+#include <chrono>
 
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
+namespace {
+
+using namespace gshmem;
+
+/// Counts the operations that have ended, well or not.
+struct Outcomes final : ofi::CompletionSink {
+  int ended = 0, well = 0;
+  void completed(ofi::Context&, const ofi::Completion& completion) override {
+    ++ended;
+    well += completion.error == 0;
+  }
+};
+
+class Intruder {
+ public:
+  explicit Intruder(std::uint16_t port) {
+    sockaddr_in to{};
+    to.sin_family = AF_INET;
+    to.sin_port = htons(port);
+    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    std::vector<std::uint8_t> address(sizeof(to));
+    std::memcpy(address.data(), &to, sizeof(to));
+    fabric_.insert({address});
+    memory_ = fabric_.register_memory({.base = bytes_.data(), .bytes = bytes_.size()},
+                                      FI_READ | FI_WRITE | FI_SEND);
+    std::memcpy(bytes_.data(), "INTRUDER", 8);
+  }
+  /// By the keys that a PE once had, which began at 0x6000.
+  int read_and_write() {
+    int well = 0;
+    for (std::uint64_t key = 0x6000; key < 0x6004; ++key) {
+      well += end([&](ofi::Context& context) {
+        return fi_read(fabric_.endpoint(), bytes_.data() + 512, 8, memory_.descriptor,
+                       fabric_.peer(0), 0, key, &context);
+      });
+      well += end([&](ofi::Context& context) {
+        return fi_write(fabric_.endpoint(), bytes_.data(), 8, memory_.descriptor, fabric_.peer(0),
+                        0, key, &context);
+      });
+    }
+    return well;
+  }
+  /// A message that says to be PE 1's: add 1 to a word of PE 0 or 1. Nobody answers it to us.
+  void send_atomic(std::uint32_t pe) {
+    ofi::MessageHeader header;
+    header.kind = ofi::MessageKind::kAtomic;
+    header.atomic = nic::WqeKind::kFetchAdd;
+    header.unwanted = true;
+    header.source = 1;
+    header.key = 0x52000000 | pe;
+    header.queue = 1;
+    header.offset = 64;
+    header.bytes = 8;
+    header.operands.swap_or_add = 1;
+    std::memcpy(bytes_.data() + 1024, &header, sizeof(header));
+    (void)end([&](ofi::Context& context) {
+      return fi_send(fabric_.endpoint(), bytes_.data() + 1024, sizeof(header), memory_.descriptor,
+                     fabric_.peer(0), &context);
+    });
+  }
+
+ private:
+  /// 1: it ended well, within a second.
+  template <class Call>
+  int end(const Call& call) {
+    ofi::Context& context = contexts_.emplace_back();
+    context.sink = &outcomes_;
+    const int ended = outcomes_.ended, well = outcomes_.well;
+    const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(1);
+    ssize_t taken = -FI_EAGAIN;
+    while (std::chrono::steady_clock::now() < limit && (taken == -FI_EAGAIN || taken == 0)) {
+      if (taken == -FI_EAGAIN) taken = call(context);
+      (void)fabric_.poll();
+      if (outcomes_.ended > ended) break;
+    }
+    return outcomes_.well - well;
+  }
+  ofi::Fabric fabric_{
+      ofi::Library::get(),
+      std::move(ofi::choose_provider(ofi::Library::get(),
+                                     {.provider = "tcp;ofi_rxm", .interface = "127.0.0.1"})
+                    .front()),
+      0};
+  std::vector<std::uint8_t> bytes_ = std::vector<std::uint8_t>(4096);
+  ofi::Registered memory_;
+  Outcomes outcomes_;
+  std::deque<ofi::Context> contexts_;
+};
+
+int intrude(int count, char** ports) {
+  if (geteuid() == 0) check_errno(setuid(65534), "setuid");
+  int well = 0;
+  for (int i = 0; i < count; ++i) {
+    const auto port = static_cast<std::uint16_t>(std::atoi(ports[i]));
+    for (std::uint32_t pe = 0; pe < 2; ++pe) Intruder(port).send_atomic(pe);
+    well += Intruder(port).read_and_write();
+  }
+  return well;
+}
+
+}  // namespace
+
 int main(int argc, char** argv) {
-  using namespace gshmem;
+  if (argc > 2 && std::strcmp(argv[1], "intrude") == 0) return intrude(argc - 2, argv + 2);
   if (argc != 6) return 2;
   prctl(PR_SET_PDEATHSIG, SIGKILL);  // stopped, it would not see its input end
   try {

@@ -1,5 +1,5 @@
-// Messages that no PE sends, and answers that nobody has asked for: what a PE that stages makes of
-// them.
+// Messages that no PE sends, answers that nobody has asked for, and a client that knows a PE's port
+// alone: what a PE makes of them.
 #include "tests/ofi/job.h"
 #include "tests/capture.h"
 
@@ -11,9 +11,20 @@
 
 #include <catch2/catch.hpp>
 
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <spawn.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+#include <algorithm>
 #include <cstring>
+#include <filesystem>
+#include <set>
 #include <string>
 #include <vector>
+
+extern char** environ;
 
 using namespace gshmem;
 using namespace gshmem::test;
@@ -29,6 +40,15 @@ struct Stranger {
   }
   Stranger() : job(1, leg()) {
     job[0].round();
+    // The word of the job, which a stranger lacks: out of a message of the PE to itself.
+    fabric_double()->journals = true;
+    Client& itself = job[0].add_queue();
+    const std::uint64_t read = itself.read(kHeapBytes - 8, kHeapBytes - 16, 8);
+    itself.ring();
+    while (!itself.has_ended(read)) job[0].round();
+    ofi::MessageHeader request;
+    std::memcpy(&request, fabric_double()->sent().front().data(), sizeof(request));
+    word = request.job;
     struct Address {
       std::uint64_t magic, number;
     } name;
@@ -40,7 +60,6 @@ struct Stranger {
     std::memcpy(target.data(), &name, sizeof(name));
     fabric.insert({target});
     registered = fabric.register_memory({.base = memory.data(), .bytes = memory.size()}, FI_SEND);
-    fabric_double()->journals = true;
   }
   ~Stranger() {
     fabric_double()->journals = false;
@@ -69,7 +88,20 @@ struct Stranger {
     return all;
   }
 
+  /// What the target would do: reads 8 bytes of PE 0's heap.
+  [[nodiscard]] ofi::MessageHeader good_request() const {
+    ofi::MessageHeader header;
+    header.job = word;
+    header.kind = ofi::MessageKind::kRead;
+    header.key = 0x52000000;
+    header.request = 0x770000;
+    header.offset = 64;
+    header.bytes = 8;
+    return header;
+  }
+
   Job job;
+  std::uint64_t word = 0;
   ofi::Fabric fabric{
       ofi::Library::get(),
       std::move(ofi::choose_provider(ofi::Library::get(), {.provider = "efa/efa"}).front()), 0};
@@ -77,17 +109,6 @@ struct Stranger {
   std::vector<std::uint8_t> payload;  ///< of the last answer
   ofi::Registered registered;
 };
-
-/// What the target would do: reads 8 bytes of PE 0's heap.
-ofi::MessageHeader good_request() {
-  ofi::MessageHeader header;
-  header.kind = ofi::MessageKind::kRead;
-  header.key = 0x52000000;
-  header.request = 0x770000;
-  header.offset = 64;
-  header.bytes = 8;
-  return header;
-}
 
 }  // namespace
 
@@ -97,7 +118,7 @@ TEST_CASE("what no PE sends is no message", "[ofi][double]") {
   using ofi::MessageKind;
   Stranger stranger;
   const auto count = [&](auto change, std::size_t bytes = sizeof(Header)) {
-    Header header = good_request();
+    Header header = stranger.good_request();
     change(header);
     return stranger.answers(header, bytes).size();
   };
@@ -106,8 +127,8 @@ TEST_CASE("what no PE sends is no message", "[ofi][double]") {
     const std::vector<std::string> lines = log.writes();
     return lines.empty() ? "nothing" : lines.front();
   };
-  CHECK(count([](Header& h) { ++h.magic; }) == 0);
-  CHECK_THAT(said(), Catch::Contains("WARN: message of 104 bytes that no PE sends: ignored"));
+  CHECK(count([](Header& h) { ++h.job; }) == 0);
+  CHECK_THAT(said(), Catch::Contains("WARN: message of 112 bytes that no PE sends: ignored"));
   // The receive has room for less.
   CHECK(count(
             [](Header& h) {
@@ -133,8 +154,77 @@ TEST_CASE("what no PE sends is no message", "[ofi][double]") {
   CHECK(count([](Header& h) { h.number = 2; }) == 0);  // before its turn
   CHECK(count([](Header& h) { h.number = 1; }) == 2);
   // Each has its receive posted again: there are 32.
-  for (int i = 0; i < 40; ++i) CHECK(count([](Header& h) { ++h.magic; }) == 0);
+  for (int i = 0; i < 40; ++i) CHECK(count([](Header& h) { ++h.job; }) == 0);
   for (int i = 0; i < 40; ++i) CHECK(count([](Header&) {}) == 0);
   CHECK(count([](Header& h) { h.number = 3; }) == 1);
   CHECK(fabric_double()->violations().empty());
+}
+
+namespace {
+
+std::set<int> descriptors() {
+  std::set<int> all;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd"))
+    all.insert(std::stoi(entry.path().filename()));
+  return all;
+}
+
+/// The ports of 127.0.0.1 on which `sockets` listen.
+std::vector<std::string> ports_of(const std::set<int>& sockets) {
+  std::vector<std::string> ports;
+  for (const int fd : sockets) {
+    int listens = 0;
+    socklen_t length = sizeof(listens);
+    if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &length) != 0 || listens == 0) continue;
+    sockaddr_in at{};
+    length = sizeof(at);
+    if (getsockname(fd, reinterpret_cast<sockaddr*>(&at), &length) == 0 && at.sin_family == AF_INET)
+      ports.push_back(std::to_string(ntohs(at.sin_port)));
+  }
+  return ports;
+}
+
+/// Exit status of ofi_rank with these arguments.
+int status_of(std::vector<std::string> words) {
+  words.insert(words.begin(), OFI_RANK);
+  std::vector<char*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  pid_t pid = 0;
+  REQUIRE(posix_spawn(&pid, OFI_RANK, nullptr, nullptr, arguments.data(), environ) == 0);
+  int status = 0;
+  REQUIRE(waitpid(pid, &status, 0) == pid);
+  return status;
+}
+
+}  // namespace
+
+TEST_CASE("a client that knows the ports alone reads and writes nothing", "[ofi]") {
+  if (!have_real_libfabric()) return;
+  const Leg leg = GENERATE(from_range(legs()));
+  INFO(leg.name());
+  const std::set<int> before = descriptors();
+  Job job(2, leg);
+  for (int pe = 0; pe < 2; ++pe) std::memset(job[pe].heap(), 0x11, kHeapBytes);
+  REQUIRE(job[0].to(1).ring_and_wait(job[0].to(1).write(4096, 4096, 8)).ok());
+  std::set<int> made;
+  for (const int fd : descriptors())
+    if (before.count(fd) == 0) made.insert(fd);
+  for (const int fd : made) {
+    const int flags = fcntl(fd, F_GETFD);
+    if (flags == -1) continue;  // what listed them
+    INFO("descriptor " << fd << " of "
+                       << std::filesystem::read_symlink("/proc/self/fd/" + std::to_string(fd)));
+    CHECK((flags & FD_CLOEXEC) != 0);
+  }
+  std::vector<std::string> words = ports_of(made);
+  REQUIRE(words.size() == 2);
+  words.insert(words.begin(), "intrude");
+  CHECK(status_of(words) == 0);
+  for (int pe = 0; pe < 2; ++pe) {
+    const std::uint8_t* const heap = job[pe].heap();
+    CHECK(std::all_of(heap, heap + 4096, [](std::uint8_t byte) { return byte == 0x11; }));
+  }
+  for (int pe = 0; pe < 2; ++pe)
+    CHECK(job[pe].to(1 - pe).ring_and_wait(job[pe].to(1 - pe).fetch_add(64, 512, 1)).ok());
 }

@@ -30,6 +30,9 @@ namespace gshmem::nic {
 enum class MemoryKind { kHost, kGpu };
 
 /// Memory of this process. Keys of it address it from `offset` on, not from `base`.
+/// Of a header of libfabric's active messages, which two builds have to agree on.
+inline constexpr std::size_t kOfiHeaderBytes = 112;
+
 struct Region {
   void* base = nullptr;
   std::uint64_t bytes = 0;

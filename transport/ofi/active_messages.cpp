@@ -197,8 +197,8 @@ void ActiveMessages::sent(MessageBuffer& buffer, const Completion& completion) {
 
 bool ActiveMessages::is_known(const MessageBuffer& buffer, const Completion& completion) const {
   const MessageHeader& header = buffer.header();
-  return completion.error == 0 && completion.bytes >= sizeof(header) &&
-         header.magic == MessageHeader::kMagic && header.source < setup_.peers.size() &&
+  return completion.error == 0 && completion.bytes >= sizeof(header) && header.job == setup_.job &&
+         header.epoch == 0 && header.source < setup_.peers.size() &&
          completion.bytes == sizeof(header) + payload_of(header) &&
          (header.kind == MessageKind::kReply || header.queue < served_.size());
 }

@@ -25,6 +25,7 @@ class ActiveMessages final : public Engine,
     MemoryAccess& heap;
     std::vector<Peer>& peers;  ///< by PE
     int pe = 0;
+    std::uint64_t job = 0;  ///< MessageHeader::job
     const Memories& memories;
     std::uint64_t heap_bytes = 0;
     std::uint32_t remote_key = 0;  ///< that requests of peers must name

@@ -69,6 +69,7 @@ MessageBuffer* ActiveMessages::acquire_request(Peer& peer, Operation* operation)
 
 MessageHeader ActiveMessages::header_of(const MessageBuffer& buffer, Outbound& outbound) {
   MessageHeader header;
+  header.job = setup_.job;
   header.source = static_cast<std::uint32_t>(setup_.pe);
   header.queue = outbound.twin;
   header.number = outbound.next++;

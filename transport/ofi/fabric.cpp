@@ -1,5 +1,6 @@
 #include "transport/ofi/fabric.h"
 
+#include "host/base/random.h"
 #include "host/base/thread.h"
 #include "transport/ofi/environment.h"
 
@@ -17,6 +18,8 @@ namespace {
 
 /// Looks at the CQ until so many entries were read: others wait meanwhile.
 constexpr std::size_t kPollMost = 256;
+/// Random keys of few bytes may be in use.
+constexpr int kKeysTried = 16;
 /// Of an immediate that counts writes.
 constexpr std::size_t kImmediateBytes = 4;
 
@@ -100,6 +103,13 @@ void Fabric::insert(const std::vector<std::vector<std::uint8_t>>& addresses) {
   }
 }
 
+/// Of as many bytes as the provider takes. tcp asks no caller for more than the key of a region:
+/// one that can be guessed opens the heap to all who reach the port.
+std::uint64_t Fabric::random_key() const {
+  const std::size_t bytes = std::clamp<std::size_t>(info_->domain_attr->mr_key_size, 1, 8);
+  return random_bits<std::uint64_t>() >> (64 - 8 * bytes);
+}
+
 Registered Fabric::register_memory(const nic::Region& region, std::uint64_t access) {
   Registered memory;
   Fid<fid_mr> mr;
@@ -109,7 +119,6 @@ Registered Fabric::register_memory(const nic::Region& region, std::uint64_t acce
   attr.mr_iov = &where;
   attr.iov_count = 1;
   attr.access = access;
-  attr.requested_key = next_key_++;
   if (region.kind == nic::MemoryKind::kGpu) {
     attr.iface = FI_HMEM_CUDA;
     attr.device.cuda = region.gpu;
@@ -117,8 +126,12 @@ Registered Fabric::register_memory(const nic::Region& region, std::uint64_t acce
   const std::string call =
       strprintf("fi_mr_regattr(%s memory %p, %lu bytes)",
                 region.kind == nic::MemoryKind::kGpu ? "GPU" : "host", region.base, region.bytes);
-  library_.check(fi_mr_regattr(domain_.get(), &attr, 0, mr.out()), call,
-                 "Is the limit of locked memory (ulimit -l) large enough?");
+  int result = -FI_ENOKEY;
+  for (int tries = 0; result == -FI_ENOKEY && tries < kKeysTried; ++tries) {
+    attr.requested_key = random_key();
+    result = fi_mr_regattr(domain_.get(), &attr, 0, mr.out());
+  }
+  library_.check(result, call, "Is the limit of locked memory (ulimit -l) large enough?");
   const int mode = info_->domain_attr->mr_mode;
   if (mode & FI_MR_ENDPOINT) {
     library_.check(fi_mr_bind(mr.get(), &endpoint_->fid, 0), "fi_mr_bind",
@@ -165,8 +178,9 @@ bool Fabric::poll() {
     for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) {
       const fi_cq_data_entry& entry = entries[i];
       auto* context = static_cast<Context*>(entry.op_context);
-      // No message bears any.
-      if ((entry.flags & FI_REMOTE_CQ_DATA) != 0 && immediates_ != nullptr)
+      // Messages of PEs bear none; one that does is a stranger's, for its sink to ignore.
+      const bool writes = (entry.flags & FI_REMOTE_CQ_DATA) != 0 && (entry.flags & FI_MSG) == 0;
+      if (writes && immediates_ != nullptr)
         immediates_->arrived(static_cast<std::uint32_t>(entry.data));
       else if (context != nullptr)
         context->sink->completed(*context, {.bytes = entry.len});

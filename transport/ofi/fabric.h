@@ -103,6 +103,7 @@ class Fabric {
 
  private:
   void poll_error();
+  [[nodiscard]] std::uint64_t random_key() const;
 
   const Library& library_;
   InfoPtr info_;
@@ -116,7 +117,6 @@ class Fabric {
   Fid<fid_ep> endpoint_;
   std::vector<Fid<fid_mr>> regions_;
   std::vector<fi_addr_t> peers_;
-  std::uint64_t next_key_ = 0x6000;  ///< where the user chooses keys: any that differ
 };
 
 }  // namespace gshmem::ofi

@@ -1,5 +1,6 @@
 // Active messages as they are on the wire, and the registered buffers they are sent from and
 // received into. Both sides are the same build on the same kind of machine: host byte order.
+// Invariant: a message without the word of this job, which only its PEs know, is ignored.
 #pragma once
 
 #include "transport/ofi/memory_access.h"
@@ -21,11 +22,12 @@ enum class MessageKind : std::uint8_t {
 };
 
 struct MessageHeader {
-  std::uint32_t magic = kMagic;
+  std::uint64_t job = 0;  ///< a random word that the PEs of a job have in common
   MessageKind kind = MessageKind::kReply;
   nic::WqeKind atomic = nic::WqeKind::kNop;
   std::uint8_t syndrome = 0;     ///< of a reply
   bool unwanted = false;         ///< nobody asks what the atomic has found
+  std::uint32_t epoch = 0;       ///< reserved: always 0
   std::uint32_t source = 0;      ///< PE
   std::uint32_t key = 0;         ///< remote key of the WQE
   std::uint32_t queue = 0;       ///< of the receiver, that the sender's is connected to
@@ -37,10 +39,9 @@ struct MessageHeader {
   std::uint64_t bytes = 0;       ///< of payload, or of the word
   nic::AtomicOperands operands;  ///< of an atomic
   std::uint64_t old = 0;         ///< what an atomic found
-
-  static constexpr std::uint32_t kMagic = 0x32476d41;
 };
-static_assert(sizeof(MessageHeader) == 104 && std::is_trivially_copyable_v<MessageHeader>);
+static_assert(sizeof(MessageHeader) == nic::kOfiHeaderBytes &&
+              std::is_trivially_copyable_v<MessageHeader>);
 
 /// Payloads start at multiples of it: copy engines are slow where the two sides differ in
 /// alignment.

@@ -1,5 +1,6 @@
 #include "transport/ofi/ofi_nic.h"
 
+#include "transport/ofi/close_on_exec.h"
 #include "transport/ofi/provider.h"
 
 #include "host/base/log.h"
@@ -203,6 +204,7 @@ void OfiNic::make_engines() {
         .heap = *access_,
         .peers = peers_,
         .pe = setup_.pe,
+        .job = setup_.job,
         .memories = memories_,
         .heap_bytes = setup_.heap.bytes,
         .remote_key = keys_.remote,
@@ -271,7 +273,10 @@ void OfiNic::connect(int queue, int pe, const nic::ConnectInfo& info, std::uint3
   if (peer.remote_key == 0) peer.remote_key = remote_key;
 }
 
-void OfiNic::start() { executor_->start(); }
+void OfiNic::start() {
+  const ClosedOnExec connections;
+  executor_->start();
+}
 
 void OfiNic::stop() noexcept {
   if (executor_ != nullptr) executor_->stop();

@@ -36,6 +36,7 @@ class OfiNic final : public nic::Nic {
     LaneMemory heap_memory;  ///< kRma: the heap is registered
     bool gpu_orders_writes = false;
     int pe = 0, size = 1;
+    std::uint64_t job = 0;  ///< MessageHeader::job
     std::size_t max_queues = 0;
     double timeout_seconds = 0, connect_seconds = 0;  ///< 0 = none
     Polling polling = Polling::kSleep;

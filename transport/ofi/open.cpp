@@ -1,5 +1,7 @@
 // open_ofi: the choice of provider and path that all PEs agree on.
+#include "host/base/random.h"
 #include "host/base/together.h"
+#include "transport/ofi/close_on_exec.h"
 #include "transport/ofi/environment.h"
 #include "transport/ofi/info_choice.h"
 #include "transport/ofi/ofi_nic.h"
@@ -34,6 +36,7 @@ struct Offer {
   std::uint32_t rma = 0;    ///< the provider reaches this PE's heap
   std::uint64_t cores = 0;  ///< of its host that it may use: a hash
   int host = 0;
+  std::uint64_t word = 0;  ///< random; that of PE 0 is in all messages
   char provider[64] = "";
 };
 
@@ -81,6 +84,7 @@ void stage_or_fail(const OpenOptions& options, const Error& error) {
 }
 
 Opened open_local(const OpenOptions& options) {
+  const ofi::ClosedOnExec made_here;
   ofi::prepare_environment(options.boot.size(), options.heap_kind == MemoryKind::kGpu);
   Opened opened;
   if (options.config.gdr == Switch::kOff) {
@@ -160,6 +164,7 @@ std::unique_ptr<Nic> open_ofi(const OpenOptions& options) {
   together(options.boot, [&] { opened = open_local(options); });
   offer.lanes = static_cast<std::uint32_t>(opened.lanes->count());
   offer.rma = opened.rma;
+  offer.word = random_bits<std::uint64_t>();
   const std::string kind = kind_of(opened.lanes->first().info());
   std::snprintf(offer.provider, sizeof(offer.provider), "%s", kind.c_str());
   const std::vector<Offer> offers = allgather(options.boot, offer);
@@ -182,6 +187,7 @@ std::unique_ptr<Nic> open_ofi(const OpenOptions& options) {
       .gpu_orders_writes = options.gpu_orders_writes && kOneBus,
       .pe = options.boot.rank(),
       .size = size,
+      .job = offers[0].word,
       .max_queues = static_cast<std::size_t>(size * options.config.qps_per_pe) + kMoreQueues,
       .timeout_seconds = options.config.timeout,
       .connect_seconds = connect_seconds(options.config),

@@ -361,9 +361,8 @@ int register_region(fid* object, const fi_mr_attr* attributes, std::uint64_t fla
   if (flags != 0) record().violation("flags of fi_mr_regattr, of which none is asked for");
   const Domain& domain = *reinterpret_cast<Domain*>(object);
   const bool gpu = attributes->iface == FI_HMEM_CUDA;
-  note("register %zu bytes, access 0x%llx, key %llu, gpu %d, pieces %zu",
-       attributes->mr_iov->iov_len, ull(attributes->access), ull(attributes->requested_key),
-       gpu ? attributes->device.cuda : -1, attributes->iov_count);
+  note("register %zu bytes, access 0x%llx, gpu %d, pieces %zu", attributes->mr_iov->iov_len,
+       ull(attributes->access), gpu ? attributes->device.cuda : -1, attributes->iov_count);
   if (gpu && (!record().hmem || (domain.profile->caps & FI_HMEM) == 0)) return -FI_ENOSYS;
   const std::uint64_t most = gpu ? record().register_at_most : record().register_at_most_of_host;
   if (attributes->mr_iov->iov_len > most) return -FI_ENOMEM;
