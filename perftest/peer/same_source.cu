@@ -218,14 +218,15 @@ class Bench {
     CHECK_CUDA(cudaEventCreate(&end_));
   }
 
-  /// Median of `kRepeats` launches, on rank 0 or on both.
+  /// Median of `kRepeats` launches on the first `ranks` ranks. The others wait for them in the
+  /// barrier.
   template <class Launch>
-  void clocks(const std::string& name, int iterations, bool both, const Launch& launch) {
+  void clocks(const std::string& name, int iterations, int ranks, const Launch& launch) {
     if (!is_wanted(name)) return;
     std::vector<double> us;
     for (int r = 0; r < kRepeats; ++r) {
       reset();
-      if (me_ == 0 || both) {
+      if (me_ < ranks) {
         launch(stream_);
         CHECK_CUDA(cudaGetLastError());
         CHECK_CUDA(cudaStreamSynchronize(stream_));
@@ -356,12 +357,12 @@ void put_and_get(Bench& bench, Buffers b, const char* scope, int threads,
   for (const size_t bytes : sizes) {
     const int iterations = bytes > 100000 ? 50 : 200;
     std::string name = std::string("put+quiet ") + scope + " " + std::to_string(bytes);
-    bench.clocks(name, iterations, false, [&](cudaStream_t s) {
+    bench.clocks(name, iterations, 1, [&](cudaStream_t s) {
       put_quiet<kScope><<<1, threads, 0, s>>>(b, bytes, iterations);
     });
     bench.check(name, kPeer, 0, bytes);
     name = std::string("get ") + scope + " " + std::to_string(bytes);
-    bench.clocks(name, iterations, false,
+    bench.clocks(name, iterations, 1,
                  [&](cudaStream_t s) { get<kScope><<<1, threads, 0, s>>>(b, bytes, iterations); });
     bench.check(name, 0, kPeer, bytes);
   }
@@ -375,7 +376,7 @@ void collectives_of(Bench& bench, Buffers b, const char* scope, int threads,
     const int iterations = bytes > 100000 ? 20 : 200;
     const std::string name =
         std::string(kCollectives[kWhat]) + " " + scope + " " + std::to_string(bytes);
-    bench.clocks(name, iterations, true, [&](cudaStream_t s) {
+    bench.clocks(name, iterations, bench.ranks(), [&](cudaStream_t s) {
       collectives<kWhat, kScope><<<1, threads, 0, s>>>(b, bytes / 4, iterations);
     });
     bench.check(name, kWhat, bytes / 4);
@@ -447,25 +448,24 @@ int main(int argc, char** argv) {
   bench.bandwidth("g GB/s 4 MiB", 4 << 20, 20,
                   [&](cudaStream_t s) { g_elements<<<64, 1024, 0, s>>>(b, kElements); });
   bench.check("g GB/s 4 MiB", 0, kPeer, 4 << 20);
-  bench.clocks("fetch_add", 500, false, [&](cudaStream_t s) { fetch_add<<<1, 1, 0, s>>>(b, 500); });
-  bench.clocks("g dependent", 500, false,
-               [&](cudaStream_t s) { dependent_g<<<1, 1, 0, s>>>(b, 500); });
-  bench.clocks("signal round trip", 500, true,
+  bench.clocks("fetch_add", 500, 1, [&](cudaStream_t s) { fetch_add<<<1, 1, 0, s>>>(b, 500); });
+  bench.clocks("g dependent", 500, 1, [&](cudaStream_t s) { dependent_g<<<1, 1, 0, s>>>(b, 500); });
+  bench.clocks("signal round trip", 500, 2,
                [&](cudaStream_t s) { signal_ping_pong<<<1, 1, 0, s>>>(b, 500, me); });
-  bench.clocks("put_signal 8 round trip", 500, true,
+  bench.clocks("put_signal 8 round trip", 500, 2,
                [&](cudaStream_t s) { put_signal_ping_pong<<<1, 1, 0, s>>>(b, 500, me); });
   bench.check("put_signal 8 round trip", kPeer, 0, 8);
-  bench.clocks("sync thread", 500, true,
+  bench.clocks("sync thread", 500, bench.ranks(),
                [&](cudaStream_t s) { meet<kSync, kThread><<<1, 1, 0, s>>>(b, 500); });
-  bench.clocks("sync block", 500, true,
+  bench.clocks("sync block", 500, bench.ranks(),
                [&](cudaStream_t s) { meet<kSync, kBlock><<<1, 1024, 0, s>>>(b, 500); });
-  bench.clocks("team_sync thread", 500, true,
+  bench.clocks("team_sync thread", 500, bench.ranks(),
                [&](cudaStream_t s) { meet<kTeamSync, kThread><<<1, 1, 0, s>>>(b, 500); });
-  bench.clocks("team_sync block", 500, true,
+  bench.clocks("team_sync block", 500, bench.ranks(),
                [&](cudaStream_t s) { meet<kTeamSync, kBlock><<<1, 1024, 0, s>>>(b, 500); });
-  bench.clocks("barrier thread", 500, true,
+  bench.clocks("barrier thread", 500, bench.ranks(),
                [&](cudaStream_t s) { meet<kBarrier, kThread><<<1, 1, 0, s>>>(b, 500); });
-  bench.clocks("barrier block", 500, true,
+  bench.clocks("barrier block", 500, bench.ranks(),
                [&](cudaStream_t s) { meet<kBarrier, kBlock><<<1, 1024, 0, s>>>(b, 500); });
   collectives_of<kAlltoall>(bench, b);
   collectives_of<kBroadcast>(bench, b);
