@@ -17,3 +17,11 @@ tail -n 30 "$folder/output"
 for expected in "run: 2 PEs, GSHMEM_DEVICE=cpu" "bin/ring$" "bin/perftest/put_bw$" "bin/perftest/put_latency$"; do
   grep -q -- "$expected" "$folder/output" || { echo "examples/run did not say: $expected"; exit 1; }
 done
+# What it prints can be pasted, by root and with more PEs than cores.
+line=$(grep -m1 '^\$ ' "$folder/output" | sed 's/^\$ //; s/-np 2/-np 9/')
+if ! (cd "$folder" && env -u OMPI_ALLOW_RUN_AS_ROOT -u OMPI_ALLOW_RUN_AS_ROOT_CONFIRM -u OMPI_MCA_rmaps_base_oversubscribe \
+  -u PRTE_MCA_rmaps_default_mapping_policy sh -c "$line" > "$folder/pasted" 2>&1); then
+  tail -n 20 "$folder/pasted"
+  echo "cannot be pasted: $line"
+  exit 1
+fi
