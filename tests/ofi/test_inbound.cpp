@@ -172,3 +172,63 @@ TEST_CASE("doorbells are found wherever they rang", "[ofi]") {
     }
   }
 }
+
+TEST_CASE("an executor keeps to the cores near its NIC that it may use", "[ofi]") {
+  cpu_set_t all;
+  CPU_ZERO(&all);
+  REQUIRE(sched_getaffinity(0, sizeof(all), &all) == 0);
+  std::vector<int> cpus;
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu)
+    if (CPU_ISSET(cpu, &all)) cpus.push_back(cpu);
+  CHECK(ofi::own_cores().count == static_cast<int>(cpus.size()));
+  const std::filesystem::path root =
+      std::filesystem::temp_directory_path() / ("gshmem-sysfs-" + std::to_string(getpid()));
+  const std::filesystem::path device = root / "bus/pci/devices/0000:0a:00.0";
+  std::filesystem::create_directories(device);
+  /// The cores of a thread that has been told to stay near them; "all" where it has not.
+  const auto near = [&](const std::string& list, const std::string& pci = "0000:0A:00.0",
+                        int bound = -1) {
+    std::ofstream(device / "local_cpulist") << list << '\n';
+    std::string kept;
+    std::thread([&] {
+      cpu_set_t only;
+      CPU_ZERO(&only);
+      if (bound >= 0) CPU_SET(bound, &only);
+      if (bound >= 0) CHECK(sched_setaffinity(0, sizeof(only), &only) == 0);
+      const bool stays = ofi::stay_near(root, pci);
+      const ofi::Cores own = ofi::own_cores();
+      cpu_set_t set;
+      CPU_ZERO(&set);
+      (void)sched_getaffinity(0, sizeof(set), &set);
+      std::uint64_t hash = 0;
+      for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu)
+        if (CPU_ISSET(cpu, &set)) {
+          kept += " " + std::to_string(cpu);
+          hash = (hash ^ static_cast<std::uint64_t>(cpu + 1)) * 0x100000001b3;
+        }
+      CHECK(own.hash == hash);
+      CHECK(own.count == CPU_COUNT(&set));
+      if (!stays) kept = "all";
+    }).join();
+    return kept;
+  };
+  const std::string first = std::to_string(cpus.front()), last = std::to_string(cpus.back());
+  CHECK(near(first) == " " + first);
+  CHECK(near(last) == " " + last);
+  CHECK(near(first + "-" + first + ",1023") == " " + first);
+  CHECK(near("1023," + last) == " " + last);
+  if (cpus.size() > 1) {
+    const std::string second = std::to_string(cpus[1]);
+    CHECK(near(first + "-" + second) == " " + first + " " + second);
+    CHECK(near(first + "," + second) == " " + first + " " + second);
+    // A thread that has been bound stays where it is.
+    CHECK(near(first + "," + second, "0000:0A:00.0", cpus[1]) == " " + second);
+  }
+  CHECK(near("1023") == "all");
+  CHECK(near("") == "all");
+  CHECK(near("none") == "all");
+  CHECK(near("5000-6000") == "all");
+  CHECK(near(first, "") == "all");
+  CHECK(near(first, "0000:0b:00.0") == "all");
+  std::filesystem::remove_all(root);
+}

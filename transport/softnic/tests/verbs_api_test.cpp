@@ -131,3 +131,67 @@ TEST_CASE("a queue pair of verbs goes through its states, and tells") {
   REQUIRE(ibv_query_qp(pair.qp, &now, 0, &made) == 0);
   CHECK(now.qp_state == IBV_QPS_ERR);
 }
+
+TEST_CASE("mlx5dv shows the memory behind objects of verbs") {
+  const Nic nic;
+  const Pair pair(nic);
+  ibv_srq_init_attr wanted{};
+  wanted.attr = {100, 1, 0};
+  ibv_srq* srq = ibv_create_srq(nic.pd, &wanted);
+  REQUIRE(srq != nullptr);
+  ibv_ah_attr address{};
+  address.port_num = 1;
+  address.dlid = 0x1234;
+  address.static_rate = 5;
+  address.sl = 3;
+  address.src_path_bits = 0xfe;
+  ibv_ah* ah = ibv_create_ah(nic.pd, &address);
+  REQUIRE(ah != nullptr);
+  mlx5dv_qp qp{};
+  mlx5dv_cq cq{};
+  mlx5dv_srq srq_out{};
+  srq_out.comp_mask = MLX5DV_SRQ_MASK_SRQN;
+  mlx5dv_ah ah_out{};
+  mlx5dv_obj obj{};
+  obj.qp = {pair.qp, &qp};
+  obj.cq = {pair.cq, &cq};
+  obj.srq = {srq, &srq_out};
+  obj.ah = {ah, &ah_out};
+  mlx5dv_pd pd{};
+  pd.comp_mask = 1;
+  obj.pd = {nic.pd, &pd};
+  cq.comp_mask = ah_out.comp_mask = 1;
+  REQUIRE(mlx5dv_init_obj(&obj, MLX5DV_OBJ_PD) == 0);
+  CHECK(pd.pdn == nic.pd->handle);
+  CHECK(pd.comp_mask == 0);  // nothing that is optional is answered
+  REQUIRE(mlx5dv_init_obj(&obj, MLX5DV_OBJ_QP | MLX5DV_OBJ_CQ | MLX5DV_OBJ_SRQ | MLX5DV_OBJ_AH) ==
+          0);
+  CHECK((cq.comp_mask == 0 && ah_out.comp_mask == 0));
+  CHECK(qp.sq.wqe_cnt == 16);
+  CHECK(qp.sq.stride == 64);
+  CHECK((reinterpret_cast<std::uintptr_t>(qp.bf.reg) & 0xfff) == 0x800);
+  CHECK(cq.cqe_cnt == 64);
+  CHECK(cq.cqe_size == 64);
+  CHECK(cq.cqn != 0);
+  CHECK(static_cast<mlx5_cqe64*>(cq.buf)->op_own >> 4 == MLX5_CQE_INVALID);
+  std::uint32_t number = 0;
+  CHECK(ibv_get_srq_num(srq, &number) == 0);
+  CHECK(srq_out.srqn == number);
+  CHECK(srq_out.comp_mask == MLX5DV_SRQ_MASK_SRQN);
+  CHECK(srq_out.stride == 32);  // a link to the next entry, and one piece
+  CHECK(srq_out.tail == 127);
+  for (const void* memory : {static_cast<void*>(srq_out.buf), static_cast<void*>(srq_out.dbrec),
+                             static_cast<void*>(qp.dbrec), static_cast<void*>(cq.dbrec)}) {
+    CHECK(memory != nullptr);
+  }
+  CHECK(ah_out.av->rlid == __builtin_bswap16(0x1234));
+  CHECK(int{ah_out.av->stat_rate_sl} == 0x53);
+  CHECK(int{ah_out.av->fl_mlid} == 0x7e);
+  const std::uint8_t no_mac[6] = {};
+  CHECK(std::memcmp(ah_out.av->rmac, no_mac, sizeof no_mac) == 0);
+  CHECK((ah->context == nic.context && ah->pd == nic.pd && ah->handle == 0));
+  CHECK(mlx5dv_init_obj(&obj, MLX5DV_OBJ_DM) == EOPNOTSUPP);
+  CHECK(ibv_destroy_ah(ah) == 0);
+  CHECK(ibv_destroy_srq(srq) == 0);
+}
+

@@ -183,3 +183,41 @@ TEST_CASE("DevX calls refuse what the kernel refuses, and report what the firmwa
     CHECK(errno == EINVAL);
   }
 }
+
+TEST_CASE("events of queues come by the channel that asked for them") {
+  const Nic nic, other;
+  const auto inject = reinterpret_cast<int (*)(const char*)>(dlsym(RTLD_DEFAULT, "gshnic_inject"));
+  REQUIRE(inject != nullptr);
+  DevxQueuePair queue(nic.context);
+
+  constexpr auto kFlags = MLX5DV_DEVX_CREATE_EVENT_CHANNEL_FLAGS_OMIT_EV_DATA;
+  CHECK(mlx5dv_devx_create_event_channel(
+            nic.context, static_cast<mlx5dv_devx_create_event_channel_flags>(0)) == nullptr);
+  mlx5dv_devx_event_channel* channel = mlx5dv_devx_create_event_channel(nic.context, kFlags);
+  mlx5dv_devx_event_channel* silent = mlx5dv_devx_create_event_channel(other.context, kFlags);
+  REQUIRE((channel != nullptr && silent != nullptr));
+  std::uint16_t cq_error[] = {0x04}, access_error[] = {0x11};
+  CHECK(mlx5dv_devx_subscribe_devx_event(channel, queue.cq, 1, cq_error, 7) == EINVAL);
+  CHECK(mlx5dv_devx_subscribe_devx_event(channel, queue.pd, 2, cq_error, 7) == EOPNOTSUPP);
+  CHECK(mlx5dv_devx_subscribe_devx_event(channel, queue.cq, 2, cq_error, 0x1234567890) == 0);
+  CHECK(mlx5dv_devx_subscribe_devx_event(channel, queue.qp, 2, access_error, 8) == 0);
+  CHECK(mlx5dv_devx_subscribe_devx_event(silent, queue.qp, 2, cq_error, 9) == 0);
+
+  REQUIRE(inject("op=nop:times=1:cq=overrun") == 0);
+  queue.execute_nop(nic.context);
+
+  mlx5dv_devx_async_event_hdr header{};
+  errno = 0;
+  CHECK(mlx5dv_devx_get_event(channel, &header, 4) == -1);
+  CHECK(errno == EINVAL);
+  CHECK(mlx5dv_devx_get_event(channel, &header, sizeof(header)) == 8);  // blocks until it is there
+  CHECK(header.cookie == 0x1234567890);
+  for (mlx5dv_devx_event_channel* each : {channel, silent}) {
+    REQUIRE(fcntl(each->fd, F_SETFL, O_NONBLOCK) == 0);
+    CHECK(mlx5dv_devx_get_event(each, &header, sizeof(header)) == -1);
+    CHECK(errno == EAGAIN);
+    mlx5dv_devx_destroy_event_channel(each);
+  }
+  queue.destroy();
+}
+
