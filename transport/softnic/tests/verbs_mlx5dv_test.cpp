@@ -220,4 +220,3 @@ TEST_CASE("events of queues come by the channel that asked for them") {
   }
   queue.destroy();
 }
-
