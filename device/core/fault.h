@@ -97,24 +97,28 @@ GSHMEM_OUTLINE int fault_code(const State& state) {
   return GSHMEMX_ERROR_INTERNAL;
 }
 
-/// A call that found no initialized PE. There is no record to write to.
-GSHMEM_OUTLINE void bad_state(const char* call, std::uint32_t magic) {
-  if (magic == abi::kStateAmbiguous) {
-    printf(
-        "gshmem: %s: two PEs of this process share this GPU, so a plain kernel cannot know its PE; "
-        "use gshmem::launch or one PE per GPU\n",
-        call);
-#if !defined(__CUDA_ARCH__)
-  } else if (const char* why = gshmemi_ambient()->why_none; why != nullptr) {
-    printf("gshmem: %s: %s\n", call, why);
-#endif
-  } else {
-    printf(
-        "gshmem: %s: the library is not initialized (call it between gshmem_init and "
-        "gshmem_finalize)\n",
-        call);
+/// A call that found no PE of its own. In kernels it traps without a text unless arguments are
+/// checked: a kernel that can reach printf pays for it at every fence, those of the program
+/// included (ptxas of CUDA 13.0 puts four loads and a fence of the block before each).
+GSHMEM_OUTLINE void bad_state(const char* call, [[maybe_unused]] const State* state) {
+  constexpr const char* kNoInit =
+      "the library is not initialized (call it between gshmem_init and gshmem_finalize)";
+#if defined(__CUDA_ARCH__)
+  if (state->magic == abi::kStateAmbiguous) {
+    FaultInfo info{GSHMEMX_ERROR_INVALID_VALUE, call, ""};
+    info.rule = abi::Rule::kOnePe;
+    record_fault(*state, info, Told::kByPolicy);
+    fence_system();  // the record must outlive the trap
+    trap();
   }
-#if !defined(__CUDA_ARCH__)
+#if defined(GSHMEM_DEVICE_CHECKS) && GSHMEM_DEVICE_CHECKS
+  printf("gshmem: %s: %s\n", call, kNoInit);
+#else
+  (void)kNoInit;
+#endif
+#else
+  const char* const why = gshmemi_ambient()->why_none;
+  printf("gshmem: %s: %s\n", call, why != nullptr ? why : kNoInit);
   fflush(stdout);
 #endif
   trap();

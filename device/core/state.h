@@ -24,15 +24,15 @@ static __constant__ unsigned long long gshmemi_device_state[sizeof(gshmem::abi::
 namespace gshmem::device {
 
 /// State of the PE that the calling thread belongs to. A call before init (or after finalize, or
-/// from a plain kernel on a GPU that two PEs of the process share) reports and traps.
+/// from a plain kernel on a GPU that two PEs of the process share) traps.
 GSHMEM_FN const State& ambient_state(const char* call) {
 #if defined(__CUDA_ARCH__)
   const State& state = *reinterpret_cast<const State*>(gshmemi_device_state);
-  if (state.magic != abi::kStateMagic) bad_state(call, state.magic);
+  if (state.magic != abi::kStateMagic) bad_state(call, &state);
   return state;
 #else
   const State* state = gshmemi_ambient()->state;
-  if (!state) bad_state(call, 0);
+  if (!state) bad_state(call, nullptr);
   return *state;
 #endif
 }

@@ -67,6 +67,11 @@ std::string bad_argument(const abi::FaultRecord& f) {
     case abi::Rule::kSameBytes:
       return strprintf("%s is of %lu bytes, and of %lu on PE %d: all members bring as many", is,
                        value, limit, f.pe);
+    case abi::Rule::kOnePe:
+      return strprintf(
+          "%s: two PEs of this process share this GPU, so a plain kernel cannot know its PE; use "
+          "gshmem::launch or one PE per GPU",
+          f.call);
     case abi::Rule::kNone:
       break;
   }

@@ -109,8 +109,10 @@ abi::DeviceState state_for(const Process& p, int device) {
   for (const Pe* pe : pes_with_gpu(p)) {
     if (pe->gpu()->device() != device) continue;
     if (state.magic != 0) {
+      abi::Control* const control = state.control;  // for the fault
       state = {};
       state.magic = abi::kStateAmbiguous;
+      state.control = control;
       return state;
     }
     state = pe->state();

@@ -32,10 +32,11 @@ enum class Rule : std::uint32_t {
   kShared,   ///< shared memory of the block
   kGiven,    ///< the only memory that the block has given
   kZero,
-  kElements,  ///< a tensor of limit elements
-  kSameCall,  ///< PE `pe`, a member of the team, makes another one
-  kSame,      ///< PE `pe` has limit
-  kSameBytes  ///< likewise, for each member
+  kElements,   ///< a tensor of limit elements
+  kSameCall,   ///< PE `pe`, a member of the team, makes another one
+  kSame,       ///< PE `pe` has limit
+  kSameBytes,  ///< likewise, for each member
+  kOnePe       ///< a plain kernel on a GPU of two PEs of a process
 };
 
 struct FaultRecord {

@@ -105,11 +105,24 @@ def check_calls(title, found):
     return sum(count > LAUNCHABLE for count in found.values())
 
 
+def check_printf(nvcc, flags):
+    """A kernel that can reach printf pays for it at every fence (device/core/fault.h)."""
+    source = os.path.join(os.path.dirname(os.path.abspath(__file__)), "few.cu")
+    with tempfile.TemporaryDirectory() as folder:
+        made = os.path.join(folder, "few.ptx")
+        run([nvcc, *flags, "-ptx", "-o", made, source])
+        with open(made, encoding="utf-8") as text:
+            found = "vprintf" in text.read()
+    print("kernels reach printf: TOO DEAR" if found else "kernels do not reach printf")
+    return int(found)
+
+
 def main():
     nvcc, architecture, flags = sys.argv[1], sys.argv[2], sys.argv[3:]
     flags = ["-std=c++20", "-O3", f"-arch=sm_{architecture}", *flags]
     whole = registers(nvcc, flags)
-    failures = check("default", whole,
+    failures = check_printf(nvcc, flags)
+    failures += check("default", whole,
                      lambda _, body, call, alone: LAUNCHABLE if LARGE.fullmatch(call)
                      else alone + limit_over(body, call))
     failures += check("-rdc=true, linked", registers(nvcc, flags, linked=True),
