@@ -21,20 +21,43 @@ namespace gshmem::device {
 
 /// How a team makes a call.
 enum class Algorithm {
-  kPackets,   ///< flags in the data (packets.h)
-  kDirect,    ///< everything goes where it belongs, then a barrier
-  kLevels,    ///< inside of hosts and between them (levels.h)
-  kOneShot,   ///< every member combines all that it is to get, by load and store
-  kTwoShots,  ///< member i combines piece i for all, by load and store
-  kPieces,    ///< likewise; pieces of members that are not mapped land in `dest` first
-  kWords      ///< word by word, or by as many as a scratch slot holds
+  kPackets,     ///< flags in the data (packets.h)
+  kDirect,      ///< everything goes where it belongs, then a barrier
+  kLevels,      ///< inside of hosts and between them (levels.h)
+  kOneShot,     ///< every member combines all that it is to get, by load and store
+  kTwoShots,    ///< member i combines piece i for all, by load and store
+  kPieces,      ///< likewise; pieces of members that are not mapped land in `dest` first
+  kWords,       ///< word by word, or by as many as a scratch slot holds
+  kGrid,        ///< by many blocks (grid.h)
+  kGridOneShot  ///< likewise: a reduction in one shot, a broadcast by the root alone
 };
-inline constexpr int kAlgorithms = 7;
+inline constexpr int kAlgorithms = 9;
+
+/// The algorithm of many blocks for a call that does not go by packets.
+template <CallKind kKind>
+GSHMEM_FN Algorithm grid_algorithm_of(const TeamCall& call) {
+  const bool is_small = call.within(abi::Limit::kGridOneShot);
+  if constexpr (kKind == CallKind::kReduce) {
+    if (is_small && call.dest != call.source) return Algorithm::kGridOneShot;
+  } else if constexpr (kKind == CallKind::kBroadcast) {
+    if (is_small || call.team->n_pes <= 2) return Algorithm::kGridOneShot;
+  }
+  return Algorithm::kGrid;
+}
 
 /// By operation, scope, topology and size: what its calls choose, and gshmem-info prints. Members
 /// choose alike. `element_bytes`: of a reduction.
 template <CallKind kKind, class Coop>
 GSHMEM_FN Algorithm algorithm_of(Coop coop, const TeamCall& call, std::size_t element_bytes = 1) {
+  constexpr bool kHasGrid = kKind == CallKind::kAlltoall || kKind == CallKind::kBroadcast ||
+                            kKind == CallKind::kFcollect || kKind == CallKind::kReduce ||
+                            kKind == CallKind::kReducescatter;
+  if constexpr (std::is_same_v<Coop, ManyBlocks> && kHasGrid) {
+    if (call.goes_by_grid()) {
+      if (call.within(abi::Limit::kGridPackets)) return Algorithm::kPackets;
+      return grid_algorithm_of<kKind>(call);
+    }
+  }
   if constexpr (kKind == CallKind::kAlltoall) {
     if (call.goes_by_packets(coop, abi::Limit::kAlltoallPackets)) return Algorithm::kPackets;
   } else if constexpr (kKind == CallKind::kBroadcast) {

@@ -26,6 +26,17 @@ struct Packets {
   Word16* here;
   std::uint32_t flag, each;  ///< each: from one member for one other
   GSHMEM_FN Word16* of(std::uint32_t member) const { return here + member * std::size_t{each}; }
+  /// The first one of a part that are sent and awaited.
+  GSHMEM_FN static constexpr std::uint32_t first() { return 0; }
+};
+/// Those that one of several blocks sends and awaits: `each` of the `all` of every part.
+struct PacketSlice {
+  Word16* here;
+  std::uint32_t flag, each, all, begin;
+  GSHMEM_FN Word16* of(std::uint32_t member) const {
+    return here + member * std::size_t{all} + begin;
+  }
+  GSHMEM_FN std::uint32_t first() const { return begin; }
 };
 GSHMEM_FN Word16* packets_of(const TeamCall& call, std::uint32_t number) {
   return reinterpret_cast<Word16*>(call.state->heap + call.state->heap_bytes) +
@@ -128,8 +139,8 @@ inline constexpr int kAtOnce = std::is_same_v<Coop, Block> ? 1 : 2;
 enum class Give { kWhole, kParts };
 
 /// kAligned: all data are whole words of 4 bytes.
-template <Give kGive, bool kAligned, class Coop>
-GSHMEM_FN void send_pieces(Coop coop, const TeamCall& call, Packets packets) {
+template <Give kGive, bool kAligned, class Coop, class Set>
+GSHMEM_FN void send_pieces(Coop coop, const TeamCall& call, Set packets) {
   const abi::Team& team = *call.team;
   Word16* const place = packets.of(static_cast<std::uint32_t>(team.my_pe));
   PacketWalk walk(coop, packets.each, team.n_pes);
@@ -141,7 +152,7 @@ GSHMEM_FN void send_pieces(Coop coop, const TeamCall& call, Packets packets) {
     std::uint64_t piece[kCount];
     for (int k = 0; k < kCount; ++k) {
       const int parts = kGive == Give::kParts ? static_cast<int>(at[k].member) - team.my_pe : 0;
-      const std::size_t first = at[k].packet * kPieceBytes;
+      const std::size_t first = (packets.first() + at[k].packet) * kPieceBytes;
       const char* const from = part(call.source, parts, call.bytes) + first;
       if constexpr (kAligned) {
         const auto* const source = reinterpret_cast<const std::uint32_t*>(from);
@@ -160,16 +171,16 @@ GSHMEM_FN void send_pieces(Coop coop, const TeamCall& call, Packets packets) {
     }
   }
 }
-template <Give kGive, class Coop>
-GSHMEM_OUTLINE void send_packets(Coop coop, const TeamCall& call, Packets packets) {
+template <Give kGive, class Coop, class Set>
+GSHMEM_OUTLINE void send_packets(Coop coop, const TeamCall& call, Set packets) {
   if ((reinterpret_cast<std::uintptr_t>(call.source) | call.bytes) % 4 == 0)
     return send_pieces<kGive, true>(coop, call, packets);
   send_pieces<kGive, false>(coop, call, packets);
 }
 
 /// To every member one of no data, in place of the first one of what this member does not give.
-template <class Coop>
-GSHMEM_FN void send_presence(Coop coop, const TeamCall& call, Packets packets) {
+template <class Coop, class Set>
+GSHMEM_FN void send_presence(Coop coop, const TeamCall& call, Set packets) {
   const abi::Team& team = *call.team;
   Word16* const place = packets.of(static_cast<std::uint32_t>(team.my_pe));
   PacketWalk walk(coop, 1, team.n_pes);
@@ -204,8 +215,8 @@ GSHMEM_FN bool await_packets(const TeamCall& call, std::uint32_t flag, Word16 (&
 
 /// What member i has sent goes to part i of `dest`.
 struct MovePackets {
-  template <class Coop>
-  GSHMEM_FN bool operator()(Coop coop, const TeamCall& call, Packets packets) const {
+  template <class Coop, class Set>
+  GSHMEM_FN bool operator()(Coop coop, const TeamCall& call, Set packets) const {
     constexpr int kCount = kAtOnce<Coop>;
     PacketWalk walk(coop, packets.each, call.team->n_pes);
     PacketPlace at[kCount];
@@ -220,7 +231,7 @@ struct MovePackets {
         return false;
       for (int k = 0; k < kCount; ++k) {
         if (k >= count) break;
-        const std::size_t first = at[k].packet * kPieceBytes;
+        const std::size_t first = (packets.first() + at[k].packet) * kPieceBytes;
         store_piece(static_cast<char*>(call.dest) + at[k].member * call.bytes + first,
                     data_of(packet[k]), call.bytes - first);
       }
@@ -233,8 +244,8 @@ struct MovePackets {
 /// the root's packets, then the first one of every other member.
 struct BroadcastPackets {
   int root;
-  template <class Coop>
-  GSHMEM_FN bool operator()(Coop coop, const TeamCall& call, Packets packets) const {
+  template <class Coop, class Set>
+  GSHMEM_FN bool operator()(Coop coop, const TeamCall& call, Set packets) const {
     constexpr int kCount = kAtOnce<Coop>;
     // Numbered as if one member had sent them all.
     PacketWalk walk(coop, packets.each + static_cast<std::uint32_t>(call.team->n_pes) - 1, 1);
@@ -258,7 +269,7 @@ struct BroadcastPackets {
         return false;
       for (int k = 0; k < kCount; ++k) {
         if (k >= count || at[k].packet >= packets.each) break;
-        const std::size_t first = at[k].packet * kPieceBytes;
+        const std::size_t first = (packets.first() + at[k].packet) * kPieceBytes;
         store_piece(static_cast<char*>(call.dest) + first, data_of(packet[k]), call.bytes - first);
       }
     }
@@ -272,8 +283,8 @@ struct BroadcastPackets {
 template <class U, class Reducer, Result kResult = Result::kForOne>
 struct CombinePackets {
   Reducer reducer;
-  template <class Coop>
-  GSHMEM_FN bool operator()(Coop coop, const TeamCall& call, Packets packets) const {
+  template <class Coop, class Set>
+  GSHMEM_FN bool operator()(Coop coop, const TeamCall& call, Set packets) const {
     constexpr int kPieces = sizeof(U) / kPieceBytes, kMembers = 2 / kPieces;
     struct Pieces {
       std::uint64_t of[kPieces];
@@ -311,7 +322,8 @@ struct CombinePackets {
       }
       const auto result = bits<Pieces>(sum);
       for (int k = 0; k < kPieces; ++k) {
-        const std::size_t from = (at + static_cast<std::uint32_t>(k)) * kPieceBytes;
+        const std::size_t from =
+            (packets.first() + at + static_cast<std::uint32_t>(k)) * kPieceBytes;
         store_piece(static_cast<char*>(call.dest) + from, result.of[k], call.bytes - from);
       }
     }
@@ -339,24 +351,64 @@ using PacketUnit = std::conditional_t<(sizeof(W) < kPieceBytes), std::uint64_t, 
 
 /// The call, of at least one byte and within the limits of the team. 0, or the code of the PE's
 /// first fault, on all threads of the group.
-template <Give kGive, class Coop, class Receive>
-GSHMEM_OUTLINE int by_packets(Coop coop, const TeamCall& call, const Receive& receive,
-                              bool gives = true) {
+/// `packets_of_call(number)`: those of the group. `has_read()`: what one thread does when the group
+/// has read the number; true where it is to be counted up now.
+template <class Coop, class Set, class Send, class Receive, class Read>
+GSHMEM_FN int exchange_packets(Coop coop, const TeamCall& call, const Set& packets_of_call,
+                               const Send& send, const Receive& receive, const Read& has_read) {
   coop.sync();
   std::uint32_t* const last = &slot_of(call)->packets;
   const std::uint32_t number = load_relaxed(last) + 1;
   if (((number + 1) & ~kPacketFlag) < 2) clear_packets(coop, call, number);
-  const Packets packets{packets_of(call, number), number | kPacketFlag,
-                        static_cast<std::uint32_t>((call.bytes + kPieceBytes - 1) / kPieceBytes)};
+  const auto packets = packets_of_call(number);
   bool arrived = !call.state->nic.queues || may_meet(*call.state);
-  if (arrived && gives) send_packets<kGive>(coop, call, packets);
-  if (arrived && !gives) send_presence(coop, call, packets);
+  if (arrived) send(packets);
   meet_lanes(coop);
   coop.sync();  // all of `source` is read: `dest` may be the same. And all have read the number.
-  if (coop.thread_rank() == 0) store_relaxed(last, number);
+  if (coop.thread_rank() == 0 && has_read()) store_relaxed(last, number);
   arrived = arrived && receive(coop, call, packets);
   meet_lanes(coop);
   return coop.any(!arrived) ? fault_code(*call.state) : GSHMEMX_SUCCESS;
+}
+template <Give kGive, class Coop, class Receive>
+GSHMEM_OUTLINE int by_packets(Coop coop, const TeamCall& call, const Receive& receive,
+                              bool gives = true) {
+  return exchange_packets(
+      coop, call,
+      [&](std::uint32_t number) {
+        return Packets{packets_of(call, number), number | kPacketFlag,
+                       static_cast<std::uint32_t>((call.bytes + kPieceBytes - 1) / kPieceBytes)};
+      },
+      [&](Packets packets) {
+        if (gives) return send_packets<kGive>(coop, call, packets);
+        send_presence(coop, call, packets);
+      },
+      receive, [] { return true; });
+}
+
+/// Does what by_packets does by `blocks` blocks of every member, each with `each` packets of every
+/// part, the last one with the rest. `ticket`: a word of this PE's, 0 between calls. The last block
+/// that has read the number of the call counts it up. Two buffers suffice as for one block: a call
+/// begins when all blocks of the one before have ended.
+template <class Coop, class Send, class Receive>
+GSHMEM_FN int by_packet_slices(Coop coop, const TeamCall& call, std::uint32_t block,
+                               std::uint32_t blocks, std::uint32_t each, std::uint32_t* ticket,
+                               const Send& send, const Receive& receive) {
+  return exchange_packets(
+      coop, call,
+      [&](std::uint32_t number) {
+        const auto all = static_cast<std::uint32_t>((call.bytes + kPieceBytes - 1) / kPieceBytes);
+        const std::uint32_t begin = block * each, left = all - begin;
+        return PacketSlice{packets_of(call, number), number | kPacketFlag,
+                           left < each ? left : each, all, begin};
+      },
+      send, receive,
+      [&] {
+        if (blocks == 1) return true;
+        if (atomic_fetch_add(ticket, 1u) != blocks - 1) return false;
+        store_relaxed(ticket, 0u);
+        return true;
+      });
 }
 
 }  // namespace gshmem::device

@@ -26,6 +26,12 @@ GSHMEM_FN const char* part(const void* array, int i, std::size_t bytes) {
   return static_cast<const char*>(array) + i * static_cast<std::ptrdiff_t>(bytes);
 }
 
+/// Many blocks of one kernel, by which host threads and streams make calls: stands for a group
+/// where an algorithm is chosen.
+struct ManyBlocks {
+  GSHMEM_FN int size() const { return 0; }
+};
+
 /// What all collectives are given: arrays in the heap, and the bytes that one member gives to
 /// another one. Made in memory, for the registers of the caller.
 struct TeamCall {
@@ -42,10 +48,15 @@ struct TeamCall {
   GSHMEM_FN bool goes_in_levels() const {
     return team->inner != 0 && bytes != 0 && bytes >= limit(abi::Limit::kTwoLevels);
   }
+  /// Many blocks make the call (grid.h).
+  GSHMEM_FN bool goes_by_grid() const {
+    return limit(abi::Limit::kGrid) != 0 && bytes >= limit(abi::Limit::kGrid);
+  }
   template <class Coop>
   GSHMEM_FN bool goes_by_packets(Coop coop, abi::Limit of) const {
     if (!within(of)) return false;
-    if (std::is_same_v<Coop, Block>) return true;  // members' blocks may differ in their threads
+    // Members' blocks may differ in their threads.
+    if (std::is_same_v<Coop, Block> || std::is_same_v<Coop, ManyBlocks>) return true;
     const std::uint64_t packets =
         (bytes + abi::kPacketData - 1) / abi::kPacketData * static_cast<std::uint32_t>(team->n_pes);
     return packets <= std::uint64_t{limit(abi::Limit::kThreadPackets)} *

@@ -13,6 +13,7 @@ namespace gshmem::device {
 enum class AmoOp : std::uint32_t { kFetch, kSet, kSwap, kCompareSwap, kAdd, kAnd, kOr, kXor };
 
 enum class ReduceOp : std::uint32_t { kSum, kProd, kMin, kMax, kAnd, kOr, kXor, kMaxloc };
+inline constexpr int kReduceOps = 8, kElementTypes = 15;
 /// Of a reduction; integers by their logarithm of bytes.
 enum class ElementType : std::uint32_t {
   kInt8,

@@ -37,7 +37,9 @@ void Paths::open(std::uint64_t symmetric_bytes) {
 
 /// Under MPS kernels of different processes run side by side, and no limit is needed.
 void Paths::agree_on_sharing() {
-  GpuUse use_here{gpu_->uuid(), "", gpu_->under_mps() ? 1 : 0, ::getpid(), gpu_->memory_bytes()};
+  GpuUse use_here{
+      gpu_->uuid(),           "", gpu_->under_mps() ? 1 : 0, ::getpid(), gpu_->memory_bytes(),
+      gpu_->multiprocessors()};
   std::strncpy(use_here.pci, gpu_->pci().c_str(), sizeof(use_here.pci) - 1);
   gpu_uses_ = allgather(plane_.collectives(), use_here);
   const GpuUse& mine = gpu_uses_[static_cast<std::size_t>(state_.my_pe)];
@@ -54,6 +56,16 @@ void Paths::agree_on_sharing() {
                     "(nvidia-cuda-mps-control -d) and a process per PE, or allow it with "
                     "GSHMEM_MAX_PES_PER_GPU=%d",
                     pes_on_gpu_, gpu_->device(), gpu_->name(), pes_on_gpu_));
+}
+
+unsigned Paths::blocks_that_fit(unsigned per_sm, unsigned calls) const {
+  auto most = static_cast<unsigned>(-1);
+  for (const GpuUse& use : gpu_uses_) {
+    const auto sharing = static_cast<unsigned>(std::ranges::count_if(
+        gpu_uses_, [&](const GpuUse& other) { return other.gpu == use.gpu; }));
+    most = std::min(most, static_cast<unsigned>(use.multiprocessors) * per_sm / (calls * sharing));
+  }
+  return std::max(most, 1u);
 }
 
 /// How far fabric handles are to be tried in this job: the same on all PEs, which have agreed on

@@ -45,6 +45,9 @@ class Paths {
   [[nodiscard]] int pes_on_gpu() const noexcept { return pes_on_gpu_; }
   /// The PEs on this GPU are a process each under MPS: their kernels run side by side.
   [[nodiscard]] bool shares_by_mps() const noexcept { return by_mps_; }
+  /// How many blocks of which each multiprocessor holds `per_sm` every PE may have at a time, of
+  /// `calls` calls at once: the same for all PEs, at least 1.
+  [[nodiscard]] unsigned blocks_that_fit(unsigned per_sm, unsigned calls) const;
 
  private:
   [[nodiscard]] const control::HostGroup& group() const { return plane_.group(); }
@@ -61,6 +64,7 @@ class Paths {
     int mps;
     pid_t process;
     std::uint64_t memory_bytes;
+    int multiprocessors;
   };
 
   const Config& config_;

@@ -3,8 +3,11 @@
 #include "host/base/log.h"
 #include "host/base/together.h"
 #include "host/runtime/fault.h"
+#include "host/runtime/gpu/grid_kernels.h"
 
 #include <sys/mman.h>
+
+#include <algorithm>
 
 namespace gshmem {
 Pe::Pe(std::unique_ptr<bootstrap::Bootstrap> boot, PeOptions options)
@@ -175,7 +178,11 @@ void Pe::publish() {
   state_.magic = abi::kStateMagic;
   contexts_->start(state_);
   contexts_->add(network_.context_queues());
-  if (gpu_) gpu_->set_state(state_);
+  if (gpu_) {
+    gpu_->set_state(state_);
+    gpu_->set_most_blocks(std::min(static_cast<unsigned>(options_.config.collective_blocks),
+                                   paths_->blocks_that_fit(kGridBlocksPerSm, kGridCallsAtOnce)));
+  }
   options_.tell_kernels(*this);
 }
 

@@ -57,10 +57,11 @@ void Pe::make_teams() {
   if (gpu_) memory.zero = [this](void* at, std::size_t bytes) { gpu_->zero(at, bytes); };
   const Config& config = options_.config;
   const Teams::Limits limits{
-      config.alltoall_packets,  config.fcollect_packets,
-      config.broadcast_packets, config.reduce_packets,
-      config.reduce_one_shot,   static_cast<std::uint64_t>(config.thread_packets),
-      config.two_levels};
+      config.alltoall_packets,     config.fcollect_packets,
+      config.broadcast_packets,    config.reduce_packets,
+      config.reduce_one_shot,      static_cast<std::uint64_t>(config.thread_packets),
+      config.two_levels,           config.many_blocks,
+      config.many_blocks_one_shot, config.many_blocks_packets};
   teams_ = std::make_unique<Teams>(config.teams, limits, predefined, domains(), std::move(memory),
                                    state_);
 }

@@ -1,5 +1,6 @@
 #include "host/runtime/teams.h"
 
+#include <gshmem/device/collective/grid.h>
 #include <gshmem/device/ops/rma.h>
 #include <gshmem/device/pe/team.h>
 #include <gshmem/device/core/wait.h>
@@ -17,12 +18,11 @@ namespace {
 constexpr std::uint64_t slot_bytes(int teams) {
   return static_cast<std::uint64_t>(teams + Teams::kPredefined) * sizeof(abi::SyncSlot);
 }
-/// Of one entry; and of all that have some.
-constexpr std::uint64_t kTeamPackets = 2 * abi::kPackets * abi::kPacketBytes;
+/// Of packets, and of what blocks synchronize by.
 constexpr std::uint64_t packet_bytes(int teams) {
   return std::min<std::uint64_t>(static_cast<std::uint64_t>(teams + Teams::kPredefined),
                                  abi::kPacketTeams) *
-         kTeamPackets;
+         (abi::kTeamPacketBytes + sizeof(abi::GridSlot));
 }
 constexpr auto kNoHandle = static_cast<std::uint32_t>(GSHMEM_TEAM_INVALID);
 constexpr abi::Team kNone{nullptr, 0, 0, 0, -1, kNoHandle, 0};
@@ -109,13 +109,17 @@ bool Teams::is_mapped(const abi::Team& team) const {
 /// From what all members know, and from nothing else: they must choose alike.
 void Teams::set_limits(const Limits& limits, std::size_t index, abi::Team& team) {
   const bool has_packets = team.n_pes <= abi::kPacketPes && index < abi::kPacketTeams;
-  const std::uint64_t room =
-      has_packets
-          ? abi::kPackets / static_cast<std::uint32_t>(std::max(team.n_pes, 1)) * abi::kPacketData
-          : 0;
+  const auto room = [&](std::uint32_t packets) -> std::uint64_t {
+    if (!has_packets) return 0;
+    return packets / static_cast<std::uint32_t>(std::max(team.n_pes, 1)) * abi::kPacketData;
+  };
   for (std::size_t i = 0; i < limits.size(); ++i) {
-    const bool by_packets = i < static_cast<std::size_t>(abi::Limit::kReduceOneShot);
-    const std::uint64_t most = team.mapped == 0 ? 0 : by_packets ? room : UINT32_MAX;
+    const auto limit = static_cast<abi::Limit>(i);
+    std::uint64_t most = UINT32_MAX;
+    if (limit < abi::Limit::kReduceOneShot) most = room(abi::kGroupPackets);
+    if (limit == abi::Limit::kGridPackets) most = room(abi::kPackets);
+    if (limit == abi::Limit::kGrid && !has_packets) most = 0;
+    if (team.mapped == 0) most = 0;
     team.limits[i] = static_cast<std::uint32_t>(std::min(limits[i], most));
   }
 }
@@ -316,8 +320,10 @@ bool Teams::claim(std::size_t index) {
     taken_[index] = true;
   }
   clear(state_.team_slots + index, sizeof(abi::SyncSlot));
-  if (index < abi::kPacketTeams)
-    clear(state_.heap + state_.heap_bytes + index * kTeamPackets, kTeamPackets);
+  if (index < abi::kPacketTeams) {
+    clear(state_.heap + state_.heap_bytes + index * abi::kTeamPacketBytes, abi::kTeamPacketBytes);
+    clear(device::grid_slots(state_) + index, sizeof(abi::GridSlot));
+  }
   calls_[index] = 0;
   return true;
 }

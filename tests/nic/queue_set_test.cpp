@@ -157,25 +157,6 @@ TEST_CASE("contexts_take_the_rails_in_turn_and_go_on_where_those_before_ended") 
         queues.view().count * sizeof(AgentWord));
 }
 
-TEST_CASE("queues_that_have_been_used_are_noted_in_a_bit_each") {
-  const auto boots = bootstrap::create_threads(1, 60);
-  for (const int count : {1, 32, 33, 200}) {
-    std::vector<const Noting*> all;
-    NicList nics;
-    nics.push_back(std::make_unique<Noting>(0, "d0", all));
-    Rails rails(std::move(nics));
-    Memory memory;
-    Config config;
-    config.qps_per_pe = count;
-    config.qp_depth = 64;
-    const QueueSet queues(rails, {config, *boots[0], memory.source(), {}, {0}});
-    const std::size_t bytes = memory.bytes_at(queues.view().used);
-    CHECK(bytes % 4 == 0);
-    CHECK(8 * bytes >= static_cast<std::size_t>(count));
-    CHECK(8 * bytes <= static_cast<std::size_t>(count) + 32);
-  }
-}
-
 /// Notes at each collective how many queues are connected.
 class Watching final : public bootstrap::Bootstrap {
  public:

@@ -153,53 +153,6 @@ TEST_CASE("a PE registers its heap, scratch memory, and buffers of messages", "[
   }
 }
 
-TEST_CASE("large writes go by all NICs in pieces, others by one", "[ofi][double]") {
-  if (!have_double()) return;
-  Leg leg = by_hand("efa/efa-direct", "auto");
-  leg.nics = 3;
-  Job job(1, leg);
-  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-  std::uint64_t flushes = 0;
-  const auto calls_of = [&](std::uint64_t entry) {
-    fabric_double()->taken[FabricDouble::kRead] = 0;
-    job[0].to(0).ring();
-    while (!job[0].to(0).has_ended(entry)) {
-      REQUIRE(std::chrono::steady_clock::now() < limit);
-      job[0].round();
-    }
-    Lines calls;
-    for (const std::string& call : fabric_double()->calls())
-      if (call.rfind("write", 0) == 0 || call.rfind("read", 0) == 0) calls.push_back(call);
-    flushes = fabric_double()->taken[FabricDouble::kRead];
-    return calls;
-  };
-  (void)calls_of(job[0].to(0).write(8, 0, 8));
-  fabric_double()->journals = true;
-  const std::uint64_t base = reinterpret_cast<std::uintptr_t>(job[0].heap());
-  const auto line = [&](const char* call, int nic, std::uint64_t bytes, std::uint64_t at,
-                        std::uint64_t flags) {
-    return strprintf("%s by %d: %llu bytes to %llu flags 0x%llx", call, nic, ull(bytes),
-                     ull(base + at), ull(flags));
-  };
-  constexpr std::uint64_t kWrite = FI_COMPLETION | FI_TRANSMIT_COMPLETE;
-  CHECK(calls_of(job[0].to(0).write(1 << 20, 0, 262143)) ==
-        Lines{line("write", 0, 262143, 1 << 20, kWrite)});
-  CHECK(flushes == 0);
-  CHECK(calls_of(job[0].to(0).write(1 << 20, 0, 262144)) ==
-        Lines{line("write", 0, 131072, 1 << 20, kWrite),
-              line("write", 1, 131072, (1 << 20) + 131072, kWrite)});
-  CHECK(flushes == 1);  // by each NIC but the first, so that what comes by that one finds all
-  CHECK(calls_of(job[0].to(0).write(1 << 20, 0, 600000)) ==
-        Lines{line("write", 0, 200704, 1 << 20, kWrite),
-              line("write", 1, 200704, (1 << 20) + 200704, kWrite),
-              line("write", 2, 198592, (1 << 20) + 401408, kWrite)});
-  CHECK(flushes == 2);
-  CHECK(calls_of(job[0].to(0).read(1 << 20, 0, 262144)) ==
-        Lines{line("read", 0, 131072, 1 << 20, FI_COMPLETION),
-              line("read", 1, 131072, (1 << 20) + 131072, FI_COMPLETION)});
-  fabric_double()->journals = false;
-}
-
 TEST_CASE("what went by other NICs is pushed by reads of its target's heap", "[ofi][double]") {
   if (!have_double()) return;
   Leg leg = by_hand("efa/efa-direct", "auto");

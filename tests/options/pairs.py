@@ -31,7 +31,6 @@ def documented(readme):
 
 def defaults(source):
     text = (source / "CMakeLists.txt").read_text()
-    text = text.replace("${PROJECT_IS_TOP_LEVEL}", "ON")
     return (dict(re.findall(r'^option\((\w+) ".*" (ON|OFF)\)', text, re.M)) |
             dict(re.findall(r'^set\((\w+) "?([^" ]*)"? CACHE', text, re.M)))
 

@@ -63,25 +63,26 @@ void leave_round(Pe& pe, const Stream& stream, const Place& place, gshmem_team_t
 
 /// Symmetric memory of a graph of collectives among a team of all PEs in the opposite order.
 struct Places {
-  static constexpr std::size_t kPart = 37;
+  std::size_t part;  ///< words of one member for another one
   std::uint64_t *round, *flags, *source, *exchanged, *gathered, *sum, *given, *spread, *later;
-  static std::size_t words(std::size_t n) { return 1 + n + (3 * n + 5) * kPart; }
-  Places(std::uint64_t* first, std::size_t n)
-      : round(first),
+  static std::size_t words(std::size_t n, std::size_t part) { return 1 + n + (3 * n + 5) * part; }
+  Places(std::uint64_t* first, std::size_t n, std::size_t words_of_part)
+      : part(words_of_part),
+        round(first),
         flags(round + 1),
         source(flags + n),
-        exchanged(source + n * kPart),
-        gathered(exchanged + n * kPart),
-        sum(gathered + n * kPart),
-        given(sum + kPart),
-        spread(given + kPart),
-        later(spread + 2 * kPart) {}
+        exchanged(source + n * part),
+        gathered(exchanged + n * part),
+        sum(gathered + n * part),
+        given(sum + part),
+        spread(given + part),
+        later(spread + 2 * part) {}
 };
 struct NextParts {
   GSHMEM_FN void operator()(const LaunchContext& ctx, Log, Places at) const {
     const std::uint64_t round = *at.round + 1;
     ctx.block().sync();
-    const std::size_t words = Places::kPart * static_cast<std::size_t>(ctx.n_pes());
+    const std::size_t words = at.part * static_cast<std::size_t>(ctx.n_pes());
     for (std::size_t i = static_cast<std::size_t>(ctx.thread_rank()); i < words;
          i += static_cast<std::size_t>(ctx.block_size())) {
       at.source[i] = word_of(ctx.my_pe(), round, i);
@@ -89,16 +90,16 @@ struct NextParts {
     if (ctx.thread_rank() == 0) *at.round = round;
   }
 };
-struct CheckParts {
+struct Checparts {
   GSHMEM_FN void operator()(const LaunchContext& ctx, Log log, Places at) const {
     const std::uint64_t round = *at.round;
     const int n = ctx.n_pes(), last = n - 1, previous = (ctx.my_pe() + last) % n;
-    const std::size_t mine = Places::kPart * static_cast<std::size_t>(last - ctx.my_pe());
-    for (std::size_t i = static_cast<std::size_t>(ctx.thread_rank()); i < Places::kPart;
+    const std::size_t mine = at.part * static_cast<std::size_t>(last - ctx.my_pe());
+    for (std::size_t i = static_cast<std::size_t>(ctx.thread_rank()); i < at.part;
          i += static_cast<std::size_t>(ctx.block_size())) {
       std::uint64_t sum = 0;
       for (int member = 0; member < n; ++member) {
-        const std::size_t k = Places::kPart * static_cast<std::size_t>(member) + i;
+        const std::size_t k = at.part * static_cast<std::size_t>(member) + i;
         SPMD_EQ(log, at.exchanged[k], word_of(last - member, round, mine + i), round);
         SPMD_EQ(log, at.gathered[k], word_of(last - member, round, i), round);
         sum += word_of(member, round, i);
@@ -112,7 +113,7 @@ struct CheckParts {
   }
 };
 void leave_collectives(Pe& pe, const Stream& stream, const Places& at, gshmem_team_t team) {
-  constexpr std::size_t n = Places::kPart;
+  const std::size_t n = at.part;
   const gshmemx_stream_t s = stream.get();
   stream.run(pe, NextParts{}, at);
   SPMD_EQ(pe, gshmemx_uint64_alltoall_on_stream(team, at.exchanged, at.source, n, s), 0);
@@ -126,7 +127,7 @@ void leave_collectives(Pe& pe, const Stream& stream, const Places& at, gshmem_te
   gshmemx_uint64_wait_until_all_on_stream(at.flags, static_cast<std::size_t>(pe.n()), nullptr,
                                           GSHMEM_CMP_EQ, 1, s);
   gshmemx_sync_all_on_stream(s);
-  stream.run(pe, CheckParts{}, at);
+  stream.run(pe, Checparts{}, at);
   SPMD_EQ(pe, gshmemx_team_sync_on_stream(team, s), 0);
 }
 
@@ -197,18 +198,22 @@ SPMD_TEST(a_graph_of_collectives_on_a_stream_can_be_launched_again_between_other
   if (!pe.on_gpu()) return pe.skip(kNoStreams);
   if (streams_hold_each_other_up(pe)) return;
   const auto n = static_cast<std::size_t>(pe.n());
-  SymmetricArray<std::uint64_t> memory(Places::words(n));
-  const Places at(memory.data(), n);
   const OwnTeam team = split(pe, GSHMEM_TEAM_WORLD, pe.n() - 1, -1, pe.n());
   const Stream stream(pe);
-  leave_collectives(pe, stream, at, team.get());
-  const Graph graph(stream, [&] { leave_collectives(pe, stream, at, team.get()); });
-  for (int i = 0; i < 30; ++i) {
-    graph.launch_in(stream);
-    if (i % 7 == 0) leave_collectives(pe, stream, at, team.get());
+  // By packets, and by many blocks.
+  for (const std::size_t part : {37ul, 20'000ul}) {
+    if (pe.on_network() && part > 37) continue;
+    SymmetricArray<std::uint64_t> memory(Places::words(n, part));
+    const Places at(memory.data(), n, part);
+    leave_collectives(pe, stream, at, team.get());
+    const Graph graph(stream, [&] { leave_collectives(pe, stream, at, team.get()); });
+    for (int i = 0; i < 30; ++i) {
+      graph.launch_in(stream);
+      if (i % 7 == 0) leave_collectives(pe, stream, at, team.get());
+    }
+    stream.finish();
+    SPMD_EQ(pe, gshmem_uint64_g(at.round, pe.me()), 1u + 30u + 5u);
   }
-  stream.finish();
-  SPMD_EQ(pe, gshmem_uint64_g(at.round, pe.me()), 1u + 30u + 5u);
 }
 
 SPMD_TEST(calls_on_a_stream_return_before_its_kernel_has_ended) {

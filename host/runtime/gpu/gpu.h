@@ -81,6 +81,10 @@ class Gpu {
   /// A mapping of the PE's heap for what host threads poll in it; null = none. While no operation
   /// runs.
   virtual void set_heap_mapping(const class GpuMapping* mapping) = 0;
+  /// Multiprocessors that its kernels run on.
+  [[nodiscard]] virtual int multiprocessors() const = 0;
+  /// Blocks of a collective of host threads and streams at most, the same for all PEs.
+  virtual void set_most_blocks(unsigned blocks) = 0;
   /// The PE's state, for its host operations.
   virtual void set_state(const abi::DeviceState& state) = 0;
   /// Between any two places of this process, complete on return.

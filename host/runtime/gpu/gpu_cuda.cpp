@@ -121,6 +121,12 @@ class CudaGpu final : public Gpu {
     std::memcpy(bytes.data(), id.bytes, bytes.size());
     return bytes;
   }
+  int multiprocessors() const override {
+    int count = 0;
+    GSHMEM_CU(&cuda_, cuDeviceGetAttribute, &count, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT,
+              handle_);
+    return count;
+  }
   bool under_mps() const override {
     int value = 0;
     constexpr auto kAttribute = static_cast<CUdevice_attribute>(kMpsEnabled);
@@ -202,6 +208,7 @@ class CudaGpu final : public Gpu {
     });
   }
   void set_heap_mapping(const GpuMapping* mapping) override { ops_->set_heap_mapping(mapping); }
+  void set_most_blocks(unsigned blocks) override { ops_->set_most_blocks(blocks); }
   void set_state(const abi::DeviceState& state) override { ops_->set_state(state); }
   void copy(void* dst, const void* src, std::size_t bytes) override {
     ops_->copy(dst, src, bytes);

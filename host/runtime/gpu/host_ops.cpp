@@ -33,9 +33,11 @@ CudaHostOps::CudaHostOps(const CudaDriver& cuda, CUcontext context)
   reaches_all_ = pageable != 0;
   // Now and not at first use: loading a module can wait for running kernels.
   load_service();
+  load_collectives();
 }
 
 CudaHostOps::~CudaHostOps() {
+  if (collectives_) cuda_.cuModuleUnload(collectives_);
   if (service_) cuda_.cuModuleUnload(service_);
   if (word_) cuda_.cuMemFreeHost(word_);
   if (pinned_) cuda_.cuMemFreeHost(pinned_);

@@ -11,6 +11,7 @@
 #include "host/base/cuda_scope.h"
 #include "host/base/error.h"
 #include "host/base/gpu_mapping.h"
+#include "host/runtime/gpu/grid_kernels.h"
 #include "host/runtime/gpu/service.h"
 
 #include <atomic>
@@ -34,6 +35,8 @@ class CudaHostOps final : public device::HostOps {
 
   /// The state that the operations use; not before it is complete.
   void set_state(const abi::DeviceState& state) { state_ = state; }
+  /// Blocks of a collective at most, the same for all PEs.
+  void set_most_blocks(unsigned blocks) { most_blocks_ = blocks; }
   /// The heap as the CPU sees it by GDRCopy; null = not mapped.
   void set_heap_mapping(const GpuMapping* mapping) { mapping_ = mapping; }
 
@@ -96,12 +99,24 @@ class CudaHostOps final : public device::HostOps {
   int in_context(const std::function<void()>& work);
   void guarded(const std::function<void()>& work);
   void load_service();
+  void load_collectives();
+  [[nodiscard]] CUfunction grid_kernel(const device::Call& call) const;
+  void launch_grid(CUstream stream, CUfunction kernel, GridRequest& request, std::uint64_t blocks,
+                   std::uint64_t threads);
+  /// Leaves a collective in `stream` that a kernel of its own makes. False where none does: the
+  /// service kernel has to.
+  [[nodiscard]] bool launch_collective(CUstream stream, const device::Call& call,
+                                       std::uint64_t* answer);
 
   const CudaDriver& cuda_;
   CUcontext context_;
   CUstream stream_ = nullptr;
   CUmodule service_ = nullptr;
   CUfunction kernel_ = nullptr;
+  CUmodule collectives_ = nullptr;
+  CUfunction move_kernel_ = nullptr, sync_kernel_ = nullptr;
+  CUfunction reduce_kernels_[device::kReduceOps][device::kElementTypes] = {};
+  unsigned most_blocks_ = 1;
   bool reaches_all_ = false;  ///< kernels: any memory of the process
   abi::DeviceState state_;
   const GpuMapping* mapping_ = nullptr;

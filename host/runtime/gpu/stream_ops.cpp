@@ -94,7 +94,8 @@ std::uint64_t CudaHostOps::await_answer(const CUstream* stream, const Call& call
     if (!slot.stream) GSHMEM_CU(&cuda_, cuStreamCreate, &slot.stream, CU_STREAM_NON_BLOCKING);
     stream = &slot.stream;
   }
-  launch(*stream, call, call.context ? *call.context : state_, answer, threads);
+  if (!launch_collective(*stream, call, answer))
+    launch(*stream, call, call.context ? *call.context : state_, answer, threads);
   GSHMEM_CU(&cuda_, cuStreamSynchronize, *stream);
   return *answer;
 }
@@ -123,6 +124,7 @@ std::uint64_t CudaHostOps::leave(CUstream stream, const Call& call) {
   if (call.kind == CallKind::kIget) require_reached(call, "dest", call.dest);
   require_reached(call, "status", call.status);
   require_reached(call, "cmp_values", call.values);
+  if (launch_collective(stream, call, nullptr)) return 0;
   const abi::DeviceState& state = call.context ? *call.context : state_;
   launch(stream, call, state, nullptr, threads_for(call));
   return 0;

@@ -13,17 +13,19 @@ namespace {
 using device::Algorithm, device::CallKind;
 
 std::string_view name_of(Algorithm algorithm) {
-  constexpr std::string_view kNames[] = {"packets",   "direct", "two levels", "one shot",
-                                         "two shots", "pieces", "words"};
+  constexpr std::string_view kNames[] = {"packets",  "direct",      "two levels",
+                                         "one shot", "two shots",   "pieces",
+                                         "words",    "many blocks", "many blocks, one shot"};
   static_assert(std::size(kNames) == device::kAlgorithms);
   return kNames[static_cast<std::size_t>(algorithm)];
 }
 
 /// Indexed by abi::Limit.
-constexpr std::string_view kVariables[] = {"GSHMEM_ALLTOALL_PACKETS",  "GSHMEM_FCOLLECT_PACKETS",
-                                           "GSHMEM_BROADCAST_PACKETS", "GSHMEM_REDUCE_PACKETS",
-                                           "GSHMEM_REDUCE_ONE_SHOT",   "GSHMEM_THREAD_PACKETS",
-                                           "GSHMEM_TWO_LEVELS"};
+constexpr std::string_view kVariables[] = {
+    "GSHMEM_ALLTOALL_PACKETS",   "GSHMEM_FCOLLECT_PACKETS", "GSHMEM_BROADCAST_PACKETS",
+    "GSHMEM_REDUCE_PACKETS",     "GSHMEM_REDUCE_ONE_SHOT",  "GSHMEM_THREAD_PACKETS",
+    "GSHMEM_TWO_LEVELS",         "GSHMEM_MANY_BLOCKS",      "GSHMEM_MANY_BLOCKS_ONE_SHOT",
+    "GSHMEM_MANY_BLOCKS_PACKETS"};
 static_assert(std::size(kVariables) == abi::kLimits);
 
 /// More than any limit, which are words of 32 bits.
@@ -107,12 +109,12 @@ void add_rows(Algorithms& table, std::string_view operation, const Teams& teams,
     }
   };
   using Scopes = std::vector<std::string_view>;
-  // Host threads with GPUs, and streams, have a block of the library make the call.
+  // Host threads with GPUs, and streams, have blocks of the library make the call.
   add(on_gpu ? Scopes{"thread"} : Scopes{"thread", "host", "stream"},
       choice<kKind>(Threads{1}, in_place));
   add({"warp"}, choice<kKind>(Threads{on_gpu ? 32 : device::kHostWarpSize}, in_place));
-  add(on_gpu ? Scopes{"block", "host", "stream"} : Scopes{"block"},
-      choice<kKind>(device::Block{}, in_place));
+  add({"block"}, choice<kKind>(device::Block{}, in_place));
+  if (on_gpu) add({"host", "stream"}, choice<kKind>(device::ManyBlocks{}, in_place));
 }
 
 }  // namespace

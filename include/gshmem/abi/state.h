@@ -15,7 +15,7 @@ namespace gshmem::abi {
 
 /// Number of the layouts in abi/ and of what kernels and the library expect of each other. One more
 /// with every change of them: a program compiled with other headers is then refused by init.
-inline constexpr std::uint32_t kStateAbi = 12;
+inline constexpr std::uint32_t kStateAbi = 13;
 
 inline constexpr std::uint32_t kStateMagic = 0x67736831;  ///< initialized ("gsh1")
 inline constexpr std::uint32_t kStateAmbiguous =

@@ -54,7 +54,7 @@ static_assert(sizeof(SyncSlot) == 3456);
 
 /// Collectives whose algorithm depends on their bytes, and which one up to a limit. Packets of a
 /// call for each thread, at most, that one thread or warp sends. And the bytes from which teams in
-/// two levels use these.
+/// two levels use these, and those of the calls of host threads and streams by many blocks.
 enum class Limit : int {
   kAlltoallPackets,
   kFcollectPackets,
@@ -62,16 +62,32 @@ enum class Limit : int {
   kReducePackets,
   kReduceOneShot,
   kThreadPackets,
-  kTwoLevels
+  kTwoLevels,
+  kGrid,
+  kGridOneShot,
+  kGridPackets
 };
-inline constexpr int kLimits = 7;
+inline constexpr int kLimits = 10;
 
 /// Packets of collectives (device/collective/packets.h): members at most, packets in each of a
 /// team's two buffers, bytes of one and of its data, and entries with such buffers, which are the
 /// first ones. They begin at the end of the heap that programs can allocate.
 inline constexpr int kPacketPes = 16;
-inline constexpr std::uint32_t kPackets = 2048, kPacketBytes = 16, kPacketData = 8,
+inline constexpr std::uint32_t kPackets = 8192, kPacketBytes = 16, kPacketData = 8,
                                kPacketTeams = 32;
+inline constexpr std::uint32_t kGroupPackets = 2048;  ///< of a call by one group, at most
+inline constexpr std::uint64_t kTeamPacketBytes = std::uint64_t{2} * kPackets * kPacketBytes;
+
+/// Blocks of a collective by many blocks, at most, and what block b of a member synchronizes by
+/// with block b of the others: `arrived[b][i]` is how often member i's block b has come. Those of
+/// the teams that have packets follow all packets.
+inline constexpr std::uint32_t kGridBlocks = 64;
+struct GridSlot {
+  alignas(128) std::uint32_t arrived[kGridBlocks][kPacketPes];
+  std::uint32_t epoch[kGridBlocks];   ///< how often this PE's blocks have come; touched by it only
+  alignas(128) std::uint32_t ticket;  ///< blocks that have read the number of a call by packets
+};
+static_assert(sizeof(GridSlot) == 4480);
 
 /// The low bits of a team's handle are the number of its entry. Of the predefined teams they are
 /// all: 0 to 3.
@@ -94,7 +110,8 @@ struct Team {
   /// Of a team in two levels: members of each domain, whose PEs map each other and no other member,
   /// and the distance of two of them that follow each other: 1, or the number of domains. Else 0.
   std::int32_t inner = 0, inner_stride = 0;
+  std::int32_t reserved = 0;
 };
-static_assert(std::is_trivially_copyable_v<Team> && sizeof(Team) == 72);
+static_assert(std::is_trivially_copyable_v<Team> && sizeof(Team) == 88);
 
 }  // namespace gshmem::abi

@@ -1,5 +1,7 @@
 // The tables of teams and contexts as kernels read them: in memory that the host reaches by
 // uploads. Here that is plain memory, which the tables' owner must not store to by itself.
+#include <gshmem/device/collective/grid.h>
+
 #include "host/base/error.h"
 #include "host/runtime/context_table.h"
 #include "host/runtime/teams.h"
@@ -114,6 +116,9 @@ class TeamsRig {
     constexpr std::size_t kOfOne = 2 * abi::kPackets * abi::kPacketBytes;
     return reinterpret_cast<std::uint64_t*>(heap_.data() + kHeapBytes + index_of(team) * kOfOne);
   }
+  [[nodiscard]] std::uint64_t* grid_slot(gshmem_team_t team) {
+    return reinterpret_cast<std::uint64_t*>(device::grid_slots(state_) + index_of(team));
+  }
   [[nodiscard]] const KernelMemory& kernels() const { return kernels_; }
   void fill() { kernels_.fill(); }
   [[nodiscard]] const abi::DeviceState& state() const { return state_; }
@@ -162,7 +167,7 @@ TEST_CASE("what_a_team_synchronizes_by_is_cleared_for_the_next_one_and_no_other_
   gshmem_team_t first = rig.join({2});
   const gshmem_team_t second = rig.join({2});
   const auto words = [&](gshmem_team_t team) {
-    return std::array{rig.slot(team), rig.packets(team)};
+    return std::array{rig.slot(team), rig.packets(team), rig.grid_slot(team)};
   };
   for (const gshmem_team_t team : {first, second})
     for (std::uint64_t* word : words(team)) store(word, 7);

@@ -341,21 +341,6 @@ TEST_CASE("rules_fail_drop_and_delay") {
   }
 }
 
-TEST_CASE("rules_fail_a_request_at_the_end_that_would_find_it") {
-  for (const unsigned syndrome : {0x04u, 0x12u, 0x13u, 0x14u, 0x15u, 0x22u}) {
-    const bool remote = syndrome >= 0x12 && syndrome <= 0x14;
-    const std::string rules = "syndrome=" + std::to_string(syndrome);
-    INFO(rules);
-    Pair pair({.rules = rules});
-    const Cqe cqe = pair.a.ring_and_wait(pair.a.write(pair.far(0), pair.near(0, 8)));
-    CHECK(unsigned{cqe.syndrome} == syndrome);
-    CHECK((pair.engine.state(pair.b.qpn()) == QpState::kError) == remote);
-    Pair local({.rules = rules});  // what has no other end
-    CHECK(unsigned{local.a.ring_and_wait(local.a.nop()).syndrome} == syndrome);
-    CHECK(local.engine.state(local.b.qpn()) == QpState::kRts);
-  }
-}
-
 TEST_CASE("rules_break_keys_queues_and_ports") {
   const auto bad_write = [](Pair& p) { return p.a.write(p.far(0), p.near(0, 8)); };
   SECTION("a key that the target does not know") {

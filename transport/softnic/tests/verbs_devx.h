@@ -46,24 +46,6 @@ struct DevxQueuePair {
     for (const Bytes& step : steps)
       REQUIRE(mlx5dv_devx_obj_modify(qp, step.data(), step.size(), out_, sizeof(out_)) == 0);
   }
-  /// Connects it to itself and has it execute an entry that does nothing.
-  void execute_nop(ibv_context* context) {
-    ibv_port_attr port{};
-    REQUIRE(ibv_query_port(context, 1, &port) == 0);
-    modify({rst2init(qpn), init2rtr(qpn, qpn, port.lid), rtr2rts(qpn)});
-    auto* bytes = static_cast<std::uint8_t*>(memory.get());
-    const std::uint8_t number[3] = {static_cast<std::uint8_t>(qpn >> 16),
-                                    static_cast<std::uint8_t>(qpn >> 8),
-                                    static_cast<std::uint8_t>(qpn)};
-    const std::uint8_t nop[12] = {0, 0, 0, 0, number[0], number[1], number[2], 1, 0, 0, 0, 8};
-    std::memcpy(bytes + 8192, nop, sizeof(nop));
-    // The send counter of the record, which the engine looks at when it likes.
-    __atomic_store_n(reinterpret_cast<std::uint32_t*>(bytes + 4), htobe32(1), __ATOMIC_RELEASE);
-    const std::uint8_t doorbell[8] = {0, 0, 1, 0, number[0], number[1], number[2], 0};
-    std::uint64_t value = 0;
-    std::memcpy(&value, doorbell, sizeof(value));
-    __atomic_store_n(static_cast<std::uint64_t*>(uar->reg_addr), value, __ATOMIC_RELEASE);
-  }
   void destroy() const {
     for (mlx5dv_devx_obj* const object : {qp, cq, pd}) CHECK(mlx5dv_devx_obj_destroy(object) == 0);
     mlx5dv_devx_free_uar(uar);

@@ -1,0 +1,16 @@
+// The fatbins of the library's kernels as bytes of it.
+#define GSHMEM_IMAGE(NAME, FATBIN) \
+  __asm__(                         \
+      ".section .rodata\n"         \
+      ".balign 16\n"               \
+      ".global " NAME              \
+      "\n"                         \
+      ".hidden " NAME "\n" NAME    \
+      ":\n"                        \
+      ".incbin \"" FATBIN          \
+      "\"\n"                       \
+      ".size " NAME ", . - " NAME  \
+      "\n"                         \
+      ".previous\n")
+GSHMEM_IMAGE("gshmem_service_image", GSHMEM_FATBINS "/service.fatbin");
+GSHMEM_IMAGE("gshmem_grid_kernels_image", GSHMEM_FATBINS "/grid_kernels.fatbin");
