@@ -21,6 +21,7 @@ inline constexpr unsigned kGridThreads = 512;  ///< of each block, at most
 inline constexpr unsigned kGridBlocksPerSm = 2;
 /// So many calls, in as many streams, fit on a GPU at the same time with all their blocks. Of more
 /// calls one may have no block on some GPU, and then others wait for it there.
+/// GSHMEM_COLLECTIVE_BLOCKS makes each call smaller.
 inline constexpr unsigned kGridCallsAtOnce = 4;
 
 /// The reductions that have a kernel, each as ROW(OP, NAME, TYPE).
