@@ -20,6 +20,7 @@ namespace gshmem {
 namespace {
 
 constexpr std::string_view kPrefix = "GSHMEM_";
+constexpr std::string_view kTheirPrefix = "NVSHMEM_";
 constexpr std::string_view kTestPrefix = "GSHMEM_TEST_";
 // Far above any wait that makes sense, far below where nanoseconds leave 63 bits (9.2e9 s).
 constexpr double kMaxSeconds = 1e9;
@@ -79,6 +80,19 @@ bool same_word(std::string_view a, std::string_view b) {
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
+constexpr std::string_view kUnits = "kmgt";
+
+/// "32MB" and "32MiB" without what follows the unit.
+std::string_view without_byte(std::string_view text) {
+  for (const std::string_view byte : {"ib", "b"}) {
+    if (text.size() <= byte.size()) continue;
+    const std::size_t end = text.size() - byte.size();
+    const bool has_unit = kUnits.find(lower(text[end - 1])) != std::string_view::npos;
+    if (has_unit && same_word(text.substr(end), byte)) return text.substr(0, end);
+  }
+  return text;
+}
+
 /// The text split into number and unit: "1.5G" is whole "1", fraction ".5", shift 30.
 struct SizeText {
   std::string_view whole, fraction;
@@ -88,9 +102,9 @@ struct SizeText {
 
 SizeText split_size(std::string_view text) {
   SizeText size;
-  const std::string_view units = "kmgt";
+  text = without_byte(text);
   if (!text.empty()) {
-    const std::size_t unit = units.find(lower(text.back()));
+    const std::size_t unit = kUnits.find(lower(text.back()));
     if (unit != std::string_view::npos) {
       size.shift = 10 * (static_cast<int>(unit) + 1);
       text.remove_suffix(1);
@@ -103,6 +117,7 @@ SizeText split_size(std::string_view text) {
     const std::size_t dot = std::min(text.find('.'), text.size());
     size.whole = text.substr(0, dot);
     size.fraction = text.substr(dot);
+    if (size.whole.empty() && !size.fraction.empty()) size.whole = "0";  // ".5m"
   }
   return size;
 }
@@ -179,6 +194,7 @@ std::size_t parse_choice(const Variable& v, std::string_view text) {
 /// `number` as the variable has it in the environment.
 std::string shown(const Variable& v, std::uint64_t number) {
   if (v.kind == Kind::kChoice) return choice_word(v.names, number);
+  if (v.kind == Kind::kBytes) return size_text(number);
   return std::to_string(number);
 }
 
@@ -209,7 +225,7 @@ constexpr Variable kVariables[] = {
 
 const char* lookup_env(const char* name, void*) { return env_lookup(name); }
 
-/// One line of nvshmem_variables.def.
+/// A variable of NVSHMEM that counts here (nvshmem_variables.def).
 struct Twin {
   const char *theirs, *ours;
   std::string_view words;
@@ -218,6 +234,20 @@ constexpr Twin kTwins[] = {
 #define GSHMEM_TWIN(theirs, ours, words) {"NVSHMEM_" #theirs, "GSHMEM_" #ours, words},
 #include "host/base/nvshmem_variables.def"
 };
+
+/// One that does not, and what serves its purpose here.
+struct NoTwin {
+  std::string_view theirs;
+  const char* see;
+};
+constexpr NoTwin kNoTwins[] = {
+#define GSHMEM_NO_TWIN(theirs, see) {"NVSHMEM_" #theirs, see},
+#include "host/base/nvshmem_variables.def"
+};
+/// What images and build systems set for themselves, after "NVSHMEM_".
+constexpr std::string_view kPlaces[] = {"HOME",    "DIR",         "ROOT",        "PREFIX",
+                                        "PATH",    "INSTALL_DIR", "INCLUDE_DIR", "LIB_DIR",
+                                        "VERSION", "SRC_DIR",     "BUILD_DIR",   "INSTALL_PREFIX"};
 
 /// `text` of NVSHMEM's variable as ours has it; nothing where ours has no such value.
 std::optional<std::string> translated(const Twin& twin, const Variable& v, std::string_view text) {
@@ -241,20 +271,36 @@ std::optional<std::string> translated(const Twin& twin, const Variable& v, std::
   return ours;
 }
 
+/// The text of a variable; null where it is not set. Compose files and job scripts leave variables
+/// empty, which is not set.
+const char* text_of(const char* name, Config::Lookup lookup, void* context) {
+  const char* const text = lookup(name, context);
+  return text != nullptr && *text != 0 ? text : nullptr;
+}
+
 /// What a variable is set to, and by which name.
 struct Setting {
   const char* name;
   std::string text;
 };
 std::optional<Setting> setting_of(const Variable& v, Config::Lookup lookup, void* context) {
-  if (const char* text = lookup(v.name, context); text != nullptr) return Setting{v.name, text};
+  if (const char* text = text_of(v.name, lookup, context)) return Setting{v.name, text};
   for (const Twin& twin : kTwins) {
-    const char* text =
-        v.name == std::string_view(twin.ours) ? lookup(twin.theirs, context) : nullptr;
-    if (text == nullptr || *text == 0) continue;
+    if (v.name != std::string_view(twin.ours)) continue;
+    const char* const text = text_of(twin.theirs, lookup, context);
+    if (text == nullptr) continue;
     if (auto ours = translated(twin, v, text); ours) return Setting{twin.theirs, *std::move(ours)};
+    // A size that is none is an error of both specifications.
+    if (v.kind == Kind::kBytes) return Setting{twin.theirs, text};
   }
   return {};
+}
+
+/// `text` by the name under which it was set, which errors then show.
+void set_by(const Setting& setting, const Variable& v, Config& config) {
+  Variable named = v;
+  named.name = setting.name;
+  named.set(config, named, setting.text);
 }
 
 /// Edits between two words: insert, delete, replace, or swap two neighbours (optimal string
@@ -276,27 +322,38 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
   return row[b.size()];
 }
 
-/// The known name that `name` is probably meant to be: at most a third of its letters edited, but
-/// one edit always. Null when there is none.
-const char* nearest_name(std::string_view name) {
-  std::string upper(name.substr(kPrefix.size()));
+/// Of `rows`, the name that `name` is probably meant to be: at most a third of the letters after
+/// the prefix edited, but one edit always. Null when there is none.
+template <class Rows, class Name>
+const char* nearest_name(std::string_view name, std::string_view prefix, const Rows& rows,
+                         Name name_of) {
+  std::string upper(name.substr(prefix.size()));
   for (char& c : upper)
     if (c >= 'a' && c <= 'z') c = static_cast<char>(c - 'a' + 'A');
   const char* best = nullptr;
   std::size_t best_distance = std::numeric_limits<std::size_t>::max();
-  for (const Variable& v : kVariables) {
-    const std::string_view known = std::string_view(v.name).substr(kPrefix.size());
+  for (const auto& row : rows) {
+    const std::string_view known = std::string_view(row.*name_of).substr(prefix.size());
     const std::size_t limit = std::max<std::size_t>(1, known.size() / 3);
     const std::size_t distance = edit_distance(upper, known);
     if (distance > limit || distance >= best_distance) continue;
-    best = v.name;
+    best = row.*name_of;
     best_distance = distance;
   }
   return best;
 }
 
-bool is_known(std::string_view name) {
-  return std::ranges::any_of(kVariables, [&](const Variable& v) { return name == v.name; });
+template <class Rows, class Name>
+bool is_known(std::string_view name, const Rows& rows, Name name_of) {
+  return std::ranges::find(rows, name, [&](const auto& row) {
+           return std::string_view(row.*name_of);
+         }) != std::end(rows);
+}
+
+/// `name` is that of a variable of NVSHMEM's library that changes nothing here.
+bool lacks_twin(std::string_view name) {
+  if (!name.starts_with(kTheirPrefix) || is_known(name, kTwins, &Twin::theirs)) return false;
+  return std::ranges::find(kPlaces, name.substr(kTheirPrefix.size())) == std::end(kPlaces);
 }
 
 std::vector<std::string> names_of_environ() {
@@ -315,7 +372,7 @@ Config Config::from(Lookup lookup, void* context, std::optional<Error>* bad) {
   for (const Variable& v : kVariables) {
     const std::optional<Setting> setting = setting_of(v, lookup, context);
     try {
-      v.set(config, v, setting ? std::string_view(setting->text) : v.default_value);
+      set_by(setting.value_or(Setting{v.name, v.default_value}), v, config);
     } catch (const Error& error) {
       if (!bad) throw;
       if (!*bad) *bad = error;
@@ -383,8 +440,9 @@ std::vector<ConfigEntry> config_entries_from_env() { return config_entries(looku
 std::vector<std::string> config_unknown_names(const std::vector<std::string>& environ_names) {
   std::vector<std::string> messages;
   for (const std::string& name : environ_names) {
-    if (!name.starts_with(kPrefix) || name.starts_with(kTestPrefix) || is_known(name)) continue;
-    const char* meant = nearest_name(name);
+    const bool is_ours = name.starts_with(kPrefix) && !name.starts_with(kTestPrefix);
+    if (!is_ours || is_known(name, kVariables, &Variable::name)) continue;
+    const char* meant = nearest_name(name, kPrefix, kVariables, &Variable::name);
     messages.push_back(name + " is not a variable of gshmem; " +
                        (meant != nullptr ? "did you mean " + std::string(meant) + "?"
                                          : "gshmem-info lists those it has"));
@@ -395,14 +453,30 @@ std::vector<std::string> config_unknown_names(const std::vector<std::string>& en
 std::vector<std::string> config_unused_twins(Config::Lookup lookup, void* context) {
   std::vector<std::string> messages;
   for (const Twin& twin : kTwins) {
-    const char* text = lookup(twin.theirs, context);
+    const char* const text = text_of(twin.theirs, lookup, context);
     const auto v = std::ranges::find(kVariables, std::string_view(twin.ours), &Variable::name);
-    if (text == nullptr || *text == 0 || lookup(twin.ours, context) != nullptr) continue;
-    if (!translated(twin, *v, text))
+    if (text == nullptr || text_of(twin.ours, lookup, context) != nullptr) continue;
+    if (v->kind != Kind::kBytes && !translated(twin, *v, text))
       messages.push_back(strprintf("%s=\"%.200s\" is left alone: %s takes %s", twin.theirs, text,
                                    twin.ours, accepted(*v).c_str()));
   }
   return messages;
+}
+
+std::string config_names_without_twin(const std::vector<std::string>& environ_names) {
+  std::string names, advice;
+  for (const std::string& name : environ_names) {
+    if (!lacks_twin(name)) continue;
+    const auto row = std::ranges::find(kNoTwins, std::string_view(name), &NoTwin::theirs);
+    const char* const see = row != std::end(kNoTwins) ? row->see : "";
+    const char* const meant = row != std::end(kNoTwins)
+                                  ? nullptr
+                                  : nearest_name(name, kTheirPrefix, kTwins, &Twin::theirs);
+    names += (names.empty() ? "" : ", ") + name;
+    if (meant != nullptr) advice += "; did you mean " + std::string(meant) + "?";
+    if (*see != 0) advice += "; for " + name + " see " + see;
+  }
+  return names.empty() ? "" : names + ": no counterpart in gshmem, changes nothing" + advice;
 }
 
 std::vector<std::string> config_unknown_names_from_env() {
@@ -411,12 +485,45 @@ std::vector<std::string> config_unknown_names_from_env() {
   return messages;
 }
 
+std::string config_names_without_twin_from_env() {
+  return config_names_without_twin(names_of_environ());
+}
+
 void config_warn_unknown() {
   static std::once_flag once;
   std::call_once(once, [] {
     for (const std::string& message : config_unknown_names_from_env())
       GSHMEM_WARN("%s", message.c_str());
   });
+}
+
+void config_warn_without_twin() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    const std::string message = config_names_without_twin_from_env();
+    if (!message.empty()) GSHMEM_WARN("%s", message.c_str());
+  });
+}
+
+std::string config_set_by(std::string_view name) {
+  const auto v = std::ranges::find(kVariables, name, &Variable::name);
+  if (v == std::end(kVariables)) return {};
+  const std::optional<Setting> setting = setting_of(*v, lookup_env, nullptr);
+  return setting ? setting->name : "";
+}
+
+std::string config_note_on(std::string_view line) {
+  for (const Twin& twin : kTwins) {
+    const std::string_view ours = twin.ours;
+    const std::size_t at = line.find(ours);
+    if (at == std::string_view::npos) continue;
+    const char next = at + ours.size() < line.size() ? line[at + ours.size()] : ' ';
+    const bool is_longer = next == '_' || (next >= 'A' && next <= 'Z');
+    if (is_longer || line.find(twin.theirs) != std::string_view::npos) continue;
+    if (config_set_by(ours) == twin.theirs)
+      return " (" + std::string(ours) + " is set by " + twin.theirs + ")";
+  }
+  return {};
 }
 
 }  // namespace gshmem

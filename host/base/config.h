@@ -1,7 +1,7 @@
 // Configuration: a plain struct of values read once from the environment, one field per line of
 // config.def. `getenv` has its only home in config.cpp. A bad value is an Error naming the
 // variable, its value and what is accepted; an unknown GSHMEM_* variable is a warning with the
-// nearest name.
+// nearest name. An empty variable is one that is not set.
 #pragma once
 
 #include "host/base/choice.h"
@@ -50,7 +50,8 @@ struct Config {
   using Lookup = const char* (*)(const char* name, void* context);
 
   /// Parses every variable of the table, unset ones from NVSHMEM's (nvshmem_variables.def) where
-  /// those are set, else from their default. Errors: GSHMEMX_ERROR_CONFIG with name, value and
+  /// those are set, else from their default. A value of NVSHMEM's that ours cannot have is passed
+  /// over (config_unused_twins), but for a size. Errors: GSHMEMX_ERROR_CONFIG with name, value and
   /// accepted values of the first bad one: `GSHMEM_TIMEOUT="abc": expected seconds (a number >= 0;
   /// 0 = never)`. With `bad` that error is kept there instead, and what is bad has its default.
   [[nodiscard]] static Config from_env(std::optional<Error>* bad = nullptr);
@@ -91,7 +92,21 @@ struct ConfigEntry {
 [[nodiscard]] std::vector<std::string> config_unused_twins(Config::Lookup lookup, void* context);
 /// Both of this process's environment.
 [[nodiscard]] std::vector<std::string> config_unknown_names_from_env();
+/// "NVSHMEM_HCA_PREFIX, NVSHMEM_QP_DEPHT: no counterpart in gshmem, changes nothing; for
+/// NVSHMEM_HCA_PREFIX see GSHMEM_NIC_DEVICES; did you mean NVSHMEM_QP_DEPTH?" for all NVSHMEM_* in
+/// `environ_names` that do not count; empty when there is none.
+[[nodiscard]] std::string config_names_without_twin(const std::vector<std::string>& environ_names);
+[[nodiscard]] std::string config_names_without_twin_from_env();
 /// Logs config_unknown_names_from_env(), once per process.
 void config_warn_unknown();
+/// Logs config_names_without_twin_from_env(), once per process. Called by PE 0.
+void config_warn_without_twin();
+
+/// The variable of this process's environment that sets variable `name`: itself or NVSHMEM's.
+/// Empty where it has its default.
+[[nodiscard]] std::string config_set_by(std::string_view name);
+/// " (GSHMEM_TEAMS is set by NVSHMEM_MAX_TEAMS)" for a line of text that names such a variable and
+/// not the one that the user has set; otherwise empty.
+[[nodiscard]] std::string config_note_on(std::string_view line);
 
 }  // namespace gshmem

@@ -30,6 +30,20 @@ long check_errno(long result, std::string_view call, Where where) {
   throw Error(GSHMEMX_ERROR_SYSTEM, what, where);
 }
 
+std::string size_in_units(std::uint64_t bytes) {
+  constexpr const char* kUnits[] = {"bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+  double value = static_cast<double>(bytes);
+  std::size_t unit = 0;
+  for (; value >= 1024; ++unit) value /= 1024;  // 64 bits end at 16 EiB
+  return strprintf("%.4g %s", value, kUnits[unit]);
+}
+
+std::string size_text(std::uint64_t bytes) {
+  constexpr std::uint64_t kBig = 64 << 10;
+  const std::string text = std::to_string(bytes) + " bytes";
+  return bytes < kBig ? text : text + " (" + size_in_units(bytes) + ")";
+}
+
 std::string strprintf(const char* format, ...) {
   va_list args;
   va_start(args, format);

@@ -6,6 +6,7 @@
 #include <gshmem/status.h>
 
 #include <concepts>
+#include <cstdint>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -49,6 +50,11 @@ void require(bool ok, gshmemx_status code, const What& what, Where where = {}) {
 /// For calls that return -1 and set errno: returns `result`, or throws GSHMEMX_ERROR_SYSTEM with
 /// "<call>: <strerror>".
 long check_errno(long result, std::string_view call, Where where = {});
+
+/// "1073741824 bytes (1 GiB)"; without the unit below 64 KiB.
+[[nodiscard]] std::string size_text(std::uint64_t bytes);
+/// "1 GiB", "1.5 MiB", "17 bytes".
+[[nodiscard]] std::string size_in_units(std::uint64_t bytes);
 
 /// printf into a std::string.
 [[gnu::format(printf, 1, 2)]] std::string strprintf(const char* format, ...);

@@ -1,6 +1,7 @@
 #include "host/base/log.h"
 
 #include "host/base/at_fork.h"
+#include "host/base/config.h"
 #include "host/base/error.h"
 #include "host/base/fd.h"
 #include "host/base/system_call.h"
@@ -15,6 +16,7 @@
 #include <chrono>
 #include <cstdarg>
 #include <cstdio>
+#include <new>
 #include <string_view>
 
 namespace gshmem {
@@ -108,6 +110,14 @@ std::size_t append(char* line, std::size_t used, std::size_t limit, const char* 
   return limit - 1;
 }
 
+std::string note_on(std::string_view text) noexcept {
+  try {
+    return config_note_on(text);
+  } catch (const std::bad_alloc&) {
+    return {};
+  }
+}
+
 void log_va(LogLevel level, int dropped, const char* format, va_list args) noexcept {
   const int saved_errno = errno;
   char line[kLineBytes];
@@ -124,6 +134,8 @@ void log_va(LogLevel level, int dropped, const char* format, va_list args) noexc
       append(line, static_cast<std::size_t>(prefix), kLineBytes - tail_size, format, args);
   std::replace_if(
       line, line + size, [](unsigned char c) { return std::iscntrl(c) != 0; }, ' ');
+  const std::string note = note_on({line + prefix, line + size});
+  if (size + note.size() + tail_size < kLineBytes) size += note.copy(line + size, note.size());
   size = static_cast<std::size_t>(std::copy_n(tail, tail_size, line + size) - line);
   line[size++] = '\n';
   write_line(line, size);

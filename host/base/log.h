@@ -1,8 +1,9 @@
 // Logging to stderr (or GSHMEM_LOG_FILE): level, PE prefix, rate limit. Line format:
-// "gshmem[PE] LEVEL: text". Thread-safe; a line is written with one write(2) so that lines of
-// several PEs never mix, which is why a line is at most PIPE_BUF bytes: longer text is cut and ends
-// in "...". Level and destination are process-wide: they are the one piece of state that outlives a
-// runtime, because errors before init must be reportable.
+// "gshmem[PE] LEVEL: text". A line that names a variable which NVSHMEM's twin has set names that
+// one at its end (config_note_on). Thread-safe; a line is written with one write(2) so that lines
+// of several PEs never mix, which is why a line is at most PIPE_BUF bytes: longer text is cut and
+// ends in "...". Level and destination are process-wide: they are the one piece of state that
+// outlives a runtime, because errors before init must be reportable.
 #pragma once
 
 #include "host/base/choice.h"

@@ -135,6 +135,10 @@ TEST_CASE("sizes_take_units_hex_and_fractions") {
       {"0x10K", 16384},
       {"3.1M", 3250586},
       {"1.5G", 1610612736},
+      {"32MB", 33554432},
+      {"10gb", 10737418240},
+      {"32MiB", 33554432},
+      {".5m", 524288},
       {"0.5K", 512},
       {"0.0001", 1},
       {"1.0", 1},
@@ -154,10 +158,10 @@ TEST_CASE("sizes_take_units_hex_and_fractions") {
 
 TEST_CASE("bad_sizes_are_refused") {
   for (const std::string& name : kBytesNames) {
-    for (const char* text :
-         {"",      " ",    "-1",     "+1",     "abc", "K",    "0x",  "0xK", "0xg",     "1 G", " 1G",
-          "1G ",   "1GG",  "1KB",    "1KiB",   "12x", "1e9",  "nan", "inf", "1.",      ".5",  ".",
-          "1.5.5", "1.e3", "1.5e3K", "0x1.8K", "1,5", "1.-5", "--1", "1P",  "\xc2\xbd"})
+    for (const char* text : {" ",      "-1",     "+1",  "abc",  "K",    "0x",   "0xK",     "0xg",
+                             "1 G",    " 1G",    "1G ", "1GG",  "1KBB", "1BiB", "12x",     "1e9",
+                             "nan",    "inf",    "1.",  "-.5",  ".",    "20kk", "1.5.5",   "1.e3",
+                             "1.5e3K", "0x1.8K", "1,5", "1.-5", "--1",  "1P",   "\xc2\xbd"})
       check_refused(name, text,
                     "a size in bytes (a number or 0x hex, with an optional K, M, G or T)");
   }
@@ -170,9 +174,9 @@ TEST_CASE("integers_take_their_range_and_nothing_else") {
     const std::string accepted = strprintf("an integer from %ld to %ld", v.min, v.max);
     for (const std::string& text :
          {std::to_string(v.min - 1), std::to_string(v.max + 1), std::string("2147483648"),
-          std::string("4294967297"), std::string("18446744073709551617"), std::string(""),
-          std::string("abc"), std::string("1 "), std::string(" 1"), std::string("1x"),
-          std::string("1.0"), std::string("+1"), std::string("0x1"), std::string("-")})
+          std::string("4294967297"), std::string("18446744073709551617"), std::string("abc"),
+          std::string("1 "), std::string(" 1"), std::string("1x"), std::string("1.0"),
+          std::string("+1"), std::string("0x1"), std::string("-")})
       check_refused(v.name, text, accepted);
   }
   CHECK(parse({{"GSHMEM_UID_RANK", "12"}}).uid_rank == 12);
@@ -188,9 +192,9 @@ TEST_CASE("seconds_take_fractions_and_no_negatives") {
     CHECK(parse({{"GSHMEM_TIMEOUT", text}}).timeout == seconds);
   }
   for (const std::string& name : kSecondsNames) {
-    for (const char* text : {"",     " ",   "abc",  "-1",         "-0",   "-0.0",  "-1e-999", "nan",
-                             "-nan", "inf", "-inf", "infinity",   "1s",   "1 ",    " 1",      "+1",
-                             "0x10", "1,5", "1e",   "1000000001", "1e10", "1e999", "1e-999"})
+    for (const char* text : {" ",   "abc",  "-1",         "-0",   "-0.0",  "-1e-999", "nan", "-nan",
+                             "inf", "-inf", "infinity",   "1s",   "1 ",    " 1",      "+1",  "0x10",
+                             "1,5", "1e",   "1000000001", "1e10", "1e999", "1e-999"})
       check_refused(name, text, "seconds (a number >= 0; 0 = never)");
   }
   CHECK(error_of("GSHMEM_TIMEOUT", "abc") ==
@@ -204,8 +208,7 @@ TEST_CASE("booleans_take_the_usual_words") {
   for (const char* text : {"0", "no", "false", "off", "NO", "False", "oFF"})
     CHECK_FALSE(parse({{"GSHMEM_P2P", text}}).p2p);
   for (const std::string& name : kBoolNames) {
-    for (const char* text :
-         {"", " ", "2", "-1", "01", "y", "n", "t", "tru", "yess", "1 ", "enable"})
+    for (const char* text : {" ", "2", "-1", "01", "y", "n", "t", "tru", "yess", "1 ", "enable"})
       check_refused(name, text, "one of 0 1 yes no true false on off");
   }
 }
@@ -216,7 +219,7 @@ TEST_CASE("choices_take_their_words_and_keep_the_table_s_spelling") {
   CHECK(parse({{"GSHMEM_FAULT", "Report"}}).fault == abi::FaultPolicy::kReport);
   CHECK(error_of("GSHMEM_DEVICE", "gpu") == "GSHMEM_DEVICE=\"gpu\": expected one of auto cuda cpu");
   for (const std::string& name : kChoiceNames) {
-    for (const char* text : {"", " ", "|", "xyz", "aut", "autoo", "auto|cpu", "auto ", "-1"})
+    for (const char* text : {" ", "|", "xyz", "aut", "autoo", "auto|cpu", "auto ", "-1"})
       check_refused(name, text, "one of ");
   }
 }
@@ -244,8 +247,8 @@ TEST_CASE("what_differs_between_pes_is_named_with_both_values_and_pes") {
   CHECK(difference("GSHMEM_P2P", "no") ==
         "GSHMEM_P2P is 1 on PE 0 and 0 on PE 2; set it the same on all PEs");
   CHECK(difference("GSHMEM_SYMMETRIC_SIZE", "1M") ==
-        "GSHMEM_SYMMETRIC_SIZE is 1073741824 on PE 0 and 1048576 on PE 2; set it the same on all "
-        "PEs");
+        "GSHMEM_SYMMETRIC_SIZE is 1073741824 bytes (1 GiB) on PE 0 and 1048576 bytes (1 MiB) on "
+        "PE 2; set it the same on all PEs");
   for (const char* name :
        {"GSHMEM_NIC", "GSHMEM_P2P_GROUP", "GSHMEM_QPS_PER_PE", "GSHMEM_CONTEXTS"}) {
     const std::string text = name == std::string("GSHMEM_NIC") ? "none" : "7";
@@ -254,6 +257,19 @@ TEST_CASE("what_differs_between_pes_is_named_with_both_values_and_pes") {
   CHECK(difference("GSHMEM_NIC", "AUTO") == "");   // another spelling
   CHECK(difference("GSHMEM_TIMEOUT", "5") == "");  // each PE has its own
   CHECK(difference("GSHMEM_QP_DEPTH", "64") == "");
+}
+
+// Compose files and job scripts write GSHMEM_X= for a variable that has no value.
+TEST_CASE("an_empty_variable_is_one_that_is_not_set") {
+  Values none;
+  Values empty;
+  for (const ConfigEntry& entry : config_entries(find_value, &none)) empty[entry.name] = "";
+  for (const ConfigEntry& entry : config_entries(find_value, &empty)) {
+    CAPTURE(entry.name);
+    CHECK(entry.value == entry.default_value);
+    CHECK(entry.set_by.empty());
+  }
+  CHECK(parse(empty).symmetric_size == 1073741824U);
 }
 
 TEST_CASE("environment_is_read") {
@@ -305,6 +321,47 @@ TEST_CASE("variables_of_nvshmem_count_where_ours_are_not_set") {
       CHECK((entry.value == "3" && entry.set_by == "NVSHMEM_IB_SL"));
     if (entry.name == "GSHMEM_NIC_DEVICES") CHECK(entry.set_by.empty());
   }
+}
+
+TEST_CASE("a_size_of_nvshmem_s_that_is_none_is_an_error_that_names_its_variable") {
+  for (const char* name : {"NVSHMEM_SYMMETRIC_SIZE", "NVSHMEM_MAX_MEMORY_PER_GPU"}) {
+    check_refused(name, "abc", "a size in bytes");
+    check_refused(name, "-1", "a size in bytes");
+  }
+  CHECK(parse({{"NVSHMEM_SYMMETRIC_SIZE", "10GB"}}).symmetric_size == 10737418240U);
+}
+
+TEST_CASE("variables_of_nvshmem_that_change_nothing_are_named_on_one_line") {
+  CHECK(config_names_without_twin({"NVSHMEM_DISABLE_NCCL"}) ==
+        "NVSHMEM_DISABLE_NCCL: no counterpart in gshmem, changes nothing");
+  CHECK(config_names_without_twin({"PATH", "NVSHMEM_HCA_PE_MAPPING", "NVSHMEM_SYMMETRIC_SIZE",
+                                   "NVSHMEM_SYMETRIC_SIZE", "NVSHMEM_HOME", "GSHMEM_X"}) ==
+        "NVSHMEM_HCA_PE_MAPPING, NVSHMEM_SYMETRIC_SIZE: no counterpart in gshmem, changes nothing; "
+        "for NVSHMEM_HCA_PE_MAPPING see GSHMEM_NIC_DEVICES; did you mean NVSHMEM_SYMMETRIC_SIZE?");
+  // One letter from a variable that counts, and another variable of NVSHMEM's.
+  CHECK(config_names_without_twin({"NVSHMEM_IBGDA_DCI_MAP_BY"}) ==
+        "NVSHMEM_IBGDA_DCI_MAP_BY: no counterpart in gshmem, changes nothing; for "
+        "NVSHMEM_IBGDA_DCI_MAP_BY see GSHMEM_QP_MAP");
+  CHECK(config_names_without_twin({"NVSHMEM_QP_DEPTH", "NVSHMEM_VERSION"}).empty());
+}
+
+TEST_CASE("a_line_that_names_a_variable_names_the_one_that_the_user_has_set") {
+  const std::string line = "GSHMEM_REGISTERED_SIZE=7: too large";
+  CHECK(config_note_on(line).empty());
+  REQUIRE(setenv("NVSHMEM_MAX_MEMORY_PER_GPU", "7", 1) == 0);
+  test::StderrCapture capture;
+  log_configure(LogLevel::kWarn, "");
+  log_line(LogLevel::kWarn, "%s", line.c_str());
+  log_line(LogLevel::kWarn, "GSHMEM_REGISTERED_SIZES and GSHMEM_TEAMS");
+  REQUIRE(setenv("GSHMEM_REGISTERED_SIZE", "7", 1) == 0);
+  log_line(LogLevel::kWarn, "%s", line.c_str());
+  CHECK(capture.writes() ==
+        Names{"gshmem[-] WARN: GSHMEM_REGISTERED_SIZE=7: too large (GSHMEM_REGISTERED_SIZE is set "
+              "by NVSHMEM_MAX_MEMORY_PER_GPU)\n",
+              "gshmem[-] WARN: GSHMEM_REGISTERED_SIZES and GSHMEM_TEAMS\n",
+              "gshmem[-] WARN: GSHMEM_REGISTERED_SIZE=7: too large\n"});
+  for (const char* name : {"NVSHMEM_MAX_MEMORY_PER_GPU", "GSHMEM_REGISTERED_SIZE"})
+    REQUIRE(unsetenv(name) == 0);
 }
 
 TEST_CASE("a_secret_is_not_shown") {
