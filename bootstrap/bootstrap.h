@@ -36,12 +36,27 @@ using gshmem::allgather;
 
 /// The bootstrap that the configuration and the environment ask for (GSHMEM_BOOTSTRAP).
 /// auto: pmix when a PMIx server started us (PMIX_RANK and PMIX_NAMESPACE set and the server
-/// answers), uid when GSHMEM_UID_ADDRESS is set, else single.
+/// answers), uid when GSHMEM_UID_ADDRESS or torchrun's variables are set, else single. Errors:
+/// GSHMEMX_ERROR_BOOTSTRAP where a launcher started this process as one of several, and none of
+/// these is there.
 [[nodiscard]] std::unique_ptr<Bootstrap> create(const Config& config);
 
-/// The variable by which a launcher says that it started several processes; null = none says so.
-/// Each is a job of its own unless there is a PMIx server.
-[[nodiscard]] const char* launcher_without_pmix(Config::Lookup lookup, void* context);
+/// A launcher, by the variables that it sets for each process. The first two give rank and size of
+/// a job by GSHMEM_UID_ADDRESS.
+struct Launcher {
+  const char* name;
+  const char *rank, *size;
+  const char* local_size;  ///< processes on this host, where `size` may not be set; or empty
+  const char* way_out;     ///< how its processes join a job
+};
+/// The launcher that started this process as one of several; null = none says so.
+[[nodiscard]] const Launcher* launcher_of_several(Config::Lookup lookup, void* context);
+/// That they cannot join a job, with the variable that says how many they are.
+[[nodiscard]] std::string cannot_join(const Launcher& launcher, Config::Lookup lookup,
+                                      void* context);
+/// Under torchrun rank 0 listens on the port this far from MASTER_PORT: above, or below where there
+/// is none. PyTorch's store has MASTER_PORT itself, and jobs side by side have the next ones.
+inline constexpr int kTorchrunPortOffset = 119;
 
 [[nodiscard]] std::unique_ptr<Bootstrap> create_single();
 /// Rank, size and data come from the launcher's server. abort() has the launcher end the job. PMIx

@@ -4,6 +4,9 @@
 #include "tests/bootstrap/uid_fixture.h"
 #include "tests/capture.h"
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <cstdio>
 #include <cstdlib>
 #include <deque>
@@ -49,19 +52,87 @@ TEST_CASE("create_auto_without_a_launcher_is_single", "[create]") {
   CHECK(boot->size() == 1);
 }
 
-TEST_CASE("create_auto_warns_of_a_launcher_of_several_processes_without_pmix", "[create]") {
-  for (const std::string name : {"OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS", "PMI_SIZE"}) {
-    for (const std::string size : {"0", "1", "two", "2", "30"}) {
-      const Variable variable(name, size);
-      StderrCapture capture;
+// Each process would be a job of one PE, with wrong results and exit status 0.
+TEST_CASE("a_process_that_was_launched_as_one_of_several_and_cannot_join_fails", "[create]") {
+  struct Row {
+    const char *rank, *size, *way_out;
+  };
+  const Row rows[] = {{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "mpirun -x GSHMEM_UID"},
+                      {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "srun --mpi=pmix"},
+                      {"PALS_RANKID", "PALS_LOCAL_SIZE", "mpiexec --pmi=pmix"},
+                      {"FLUX_TASK_RANK", "FLUX_JOB_SIZE", "flux run -o pmi=pmix"},
+                      {"JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE", "jsrun -E GSHMEM_UID_ADDRESS"},
+                      {"MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE", "mpirun_rsh ... GSHMEM_UID"},
+                      {"MPIRUN_RANK", "MPIRUN_NPROCS", "mpirun_rsh ... GSHMEM_UID_ADDRESS"},
+                      {"PMI_RANK", "PMI_SIZE", "mpiexec -genv GSHMEM_UID_ADDRESS"},
+                      {"RANK", "WORLD_SIZE", "MASTER_ADDR and MASTER_PORT"}};
+  for (const auto& [rank, size, way_out] : rows) {
+    CAPTURE(rank);
+    const Variable first(rank, "0");
+    for (const char* one : {"0", "1", "two"}) {
+      const Variable count(size, one);
       CHECK(std::string(bootstrap::create(automatic())->name()) == "single");
-      std::string said;
-      for (const std::string& line : capture.writes()) said += line;
-      const bool several = size == "2" || size == "30";
-      CHECK(said.empty() == !several);
-      if (several) CHECK_THAT(said, Catch::Contains(name + "=" + size + ", but there is no PMIx"));
+    }
+    const Variable count(size, "30");
+    const auto join = [] { (void)bootstrap::create(automatic()); };
+    expect_error(GSHMEMX_ERROR_BOOTSTRAP, std::string(size) + "=30", join);
+    expect_error(GSHMEMX_ERROR_BOOTSTRAP, way_out, join);
+    expect_error(GSHMEMX_ERROR_BOOTSTRAP, "GSHMEM_BOOTSTRAP=single", join);
+    Config single = automatic();
+    single.bootstrap = BootstrapKind::kSingle;
+    CHECK(bootstrap::create(single)->size() == 1);
+  }
+  // A shell of an allocation is no step.
+  const Variable tasks("SLURM_NTASKS", "4"), job("SLURM_JOB_ID", "7");
+  CHECK(std::string(bootstrap::create(automatic())->name()) == "single");
+}
+
+TEST_CASE("the_variables_of_torchrun_are_enough_to_join", "[create]") {
+  const std::string free = free_address();
+  const int port = std::stoi(free.substr(free.find(':') + 1)) - bootstrap::kTorchrunPortOffset;
+  const Variable size("WORLD_SIZE", "2"), host("MASTER_ADDR", "127.0.0.1"),
+      at("MASTER_PORT", std::to_string(port)), torchrun("TORCHELASTIC_RUN_ID", "none");
+  // Of the mpirun that started an agent of torchrun on each host.
+  const Variable pmix_rank("PMIX_RANK", "0"), nspace("PMIX_NAMESPACE", "of-the-agents");
+  const auto joins_as = [](int number) {
+    const Variable rank("RANK", std::to_string(number));
+    const auto boot = bootstrap::create(automatic(20));
+    boot->barrier();
+    return boot->size() == 2 && boot->rank() == number;
+  };
+  const pid_t child = ::fork();
+  if (child == 0) {
+    try {
+      ::_exit(joins_as(1) ? 0 : 1);
+    } catch (const Error&) {
+      ::_exit(2);
     }
   }
+  CHECK(joins_as(0));
+  int status = -1;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  CHECK(status == 0);
+}
+
+TEST_CASE("a_port_of_torchrun_s_that_is_taken_is_named_with_the_variable_for_another", "[create]") {
+  net::Endpoint loopback;
+  loopback.ip = {127, 0, 0, 1};
+  const auto taken = net::listen_on(loopback);
+  const std::string where = net::endpoint_text(taken.endpoint);
+  const int port = std::stoi(where.substr(where.find(':') + 1)) - bootstrap::kTorchrunPortOffset;
+  const Variable size("WORLD_SIZE", "2"), rank("RANK", "0"), host("MASTER_ADDR", "127.0.0.1"),
+      at("MASTER_PORT", std::to_string(port));
+  const auto join = [] { (void)bootstrap::create(automatic(0.3)); };
+  expect_error(GSHMEMX_ERROR_BOOTSTRAP, "another process listens on " + where, join);
+  expect_error(GSHMEMX_ERROR_BOOTSTRAP, "GSHMEM_UID_ADDRESS=<host of rank 0>:<port>", join);
+}
+
+TEST_CASE("an_address_takes_rank_and_size_from_the_launcher", "[create]") {
+  const Variable size("PMI_SIZE", "1000"), rank("PMI_RANK", "7");
+  Config config = automatic(0.2);
+  config.uid_address = free_address();
+  expect_error(GSHMEMX_ERROR_TIMEOUT, "no root service at",
+               [&] { (void)bootstrap::create(config); });
 }
 
 TEST_CASE("create_takes_the_choice_that_is_set", "[create]") {
