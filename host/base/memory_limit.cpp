@@ -3,25 +3,50 @@
 #include "host/base/files.h"
 
 #include <algorithm>
+#include <sstream>
 #include <string>
 
 namespace gshmem {
+namespace {
 
-std::optional<std::uint64_t> cgroup_memory(const std::filesystem::path& root) {
-  std::optional<std::uint64_t> least;
-  const std::string own = value_in(root / "proc/self/cgroup", "0::");  // version 2 (cgroups(7))
-  if (own.empty()) return least;
-  for (std::filesystem::path group = own.substr(1);; group = group.parent_path()) {
-    if (const auto limit = number_in(root / "sys/fs/cgroup" / group / "memory.max")) {
+/// This process's cgroup of version 1 that has the memory controller, with a slash in front; empty
+/// where there is none. A line is "4:cpu,memory:/slurm/job_7" (cgroups(7)).
+std::string version_1_group(const std::filesystem::path& root) {
+  std::istringstream lines(whole_file(root / "proc/self/cgroup"));
+  for (std::string line; std::getline(lines, line);) {
+    const std::size_t first = line.find(':'), second = line.find(':', first + 1);
+    if (first == std::string::npos || second == std::string::npos) continue;
+    const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
+    if (controllers.find(",memory,") != std::string::npos) return line.substr(second + 1);
+  }
+  return {};
+}
+
+/// The least number in files `name` from the folder `group` of `tree` upwards.
+void take_least(const std::filesystem::path& tree, const std::string& group, const char* name,
+                std::optional<std::uint64_t>& least) {
+  if (group.empty()) return;
+  for (std::filesystem::path at = group.substr(1);; at = at.parent_path()) {
+    if (const auto limit = number_in(tree / at / name)) {
       const auto bytes = static_cast<std::uint64_t>(*limit);
       least = std::min(least.value_or(bytes), bytes);
     }
-    if (group.empty()) return least;
+    if (at.empty()) return;
   }
 }
 
+}  // namespace
+
+std::optional<std::uint64_t> cgroup_memory(const std::filesystem::path& root) {
+  std::optional<std::uint64_t> least;
+  const std::filesystem::path tree = root / "sys/fs/cgroup";
+  take_least(tree, value_in(root / "proc/self/cgroup", "0::"), "memory.max", least);
+  take_least(tree / "memory", version_1_group(root), "memory.limit_in_bytes", least);
+  return least;
+}
+
 MemoryBound memory_bound(std::uint64_t machine, std::optional<std::uint64_t> group) {
-  if (group && *group < machine) return {*group, "cgroup's memory.max"};
+  if (group && *group < machine) return {*group, "cgroup's memory limit"};
   return {machine, "host's memory"};
 }
 

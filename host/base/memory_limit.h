@@ -8,8 +8,9 @@
 
 namespace gshmem {
 
-/// The smallest memory.max from this process's cgroup (version 2) upwards, in bytes; nothing when
-/// no limit is set. `root`: of the file system that /proc and /sys are in.
+/// The smallest memory limit from this process's cgroups of version 1 and 2 upwards, in bytes;
+/// nothing when none is set. Version 1 has a number beyond any memory for no limit. `root`: of the
+/// file system that /proc and /sys are in.
 [[nodiscard]] std::optional<std::uint64_t> cgroup_memory(const std::filesystem::path& root = "/");
 
 /// The less of the machine's memory and the cgroup's, and which of them that is. Pure.

@@ -23,9 +23,9 @@ void require_memory(std::uint64_t heap_bytes, std::uint64_t pes) {
   const MemoryBound bound = memory_bound(machine, cgroup_memory());
   require(bound.has_room(heap_bytes, pes), GSHMEMX_ERROR_OUT_OF_MEMORY, [&] {
     return strprintf(
-        "symmetric heap of %lu bytes, on this host of %lu PEs, is larger than this %s (%lu bytes); "
+        "symmetric heap of %s, on this host of %lu PEs, is larger than this %s, %s; "
         "lower GSHMEM_SYMMETRIC_SIZE",
-        heap_bytes, pes, bound.name, bound.bytes);
+        size_text(heap_bytes).c_str(), pes, bound.name, size_text(bound.bytes).c_str());
   });
 }
 
