@@ -1,5 +1,7 @@
 #include "host/base/dynamic_library.h"
 
+#include "host/base/thread.h"
+
 #include <dlfcn.h>
 
 #include <filesystem>
@@ -8,8 +10,11 @@
 
 namespace gshmem {
 
-DynamicLibrary::DynamicLibrary(const std::string& soname, Where where)
-    : handle_(dlopen(soname.c_str(), RTLD_NOW | RTLD_LOCAL)), name_(soname) {
+DynamicLibrary::DynamicLibrary(const std::string& soname, Where where) : name_(soname) {
+  // Constructors of libraries need not expect that a signal interrupts their calls: libinfinipath,
+  // which Debian's libfabric needs, ends the process.
+  const SignalsHeldBack held_back;
+  handle_ = dlopen(soname.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle_ != nullptr) return;
   throw Error(GSHMEMX_ERROR_NOT_SUPPORTED, "cannot load " + soname + ": " + dlerror(), where);
 }

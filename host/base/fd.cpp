@@ -3,6 +3,7 @@
 #include "host/base/at_fork.h"
 #include "host/base/error.h"
 
+#include <fcntl.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -35,6 +36,12 @@ std::size_t descriptor_limit() noexcept {
 
 std::string descriptor_limit_text() {
   return strprintf("this process may have %zu descriptors open (ulimit -n)", descriptor_limit());
+}
+
+std::string descriptors_used_up_text() {
+  const Fd another(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  if (another || (errno != EMFILE && errno != ENFILE)) return {};
+  return "; no descriptor is left: " + descriptor_limit_text();
 }
 
 bool raise_descriptor_limit(std::size_t count) noexcept {

@@ -38,6 +38,9 @@ class Fd {
 [[nodiscard]] std::size_t descriptor_limit() noexcept;
 /// "this process may have 1024 descriptors open (ulimit -n)".
 [[nodiscard]] std::string descriptor_limit_text();
+/// "; no descriptor is left: this process ..." where all are open; otherwise empty. For waits for
+/// what a library could not open a descriptor for.
+[[nodiscard]] std::string descriptors_used_up_text();
 /// Raises the soft limit to the hard one where it is below `count`; true when it changed. Programs
 /// that use select(2) may rely on a low one, so only who needs many asks.
 bool raise_descriptor_limit(std::size_t count) noexcept;

@@ -4,6 +4,7 @@
 #include "host/base/error.h"
 
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <cerrno>
@@ -93,7 +94,22 @@ std::shared_ptr<SharedMapping> map_shared(const Fd& segment, std::uint64_t bytes
   return mapping;
 }
 
+namespace {
+/// Beyond that limit ftruncate(2) brings SIGXFSZ, which ends the process without a word.
+void require_file_size(std::uint64_t bytes) {
+  rlimit limit{};
+  check_errno(::getrlimit(RLIMIT_FSIZE, &limit), "getrlimit");
+  require(bytes <= limit.rlim_cur, GSHMEMX_ERROR_SYSTEM, [&] {
+    return strprintf(
+        "shared memory needs a segment of %s, and RLIMIT_FSIZE (ulimit -f) allows %s; raise "
+        "it, or lower GSHMEM_SYMMETRIC_SIZE",
+        size_text(bytes).c_str(), size_text(limit.rlim_cur).c_str());
+  });
+}
+}  // namespace
+
 Fd make_segment(const char* name, std::uint64_t bytes) {
+  require_file_size(bytes);
   Fd fd(static_cast<int>(check_errno(::memfd_create(name, MFD_CLOEXEC), "memfd_create")));
   check_errno(::ftruncate(fd.get(), static_cast<off_t>(bytes)), "ftruncate");
   return fd;

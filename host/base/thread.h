@@ -7,10 +7,13 @@
 #include <pthread.h>
 #include <signal.h>
 
+#include <system_error>
 #include <thread>
 #include <utility>
 
 namespace gshmem {
+
+[[noreturn]] void throw_no_thread(const std::system_error& error);
 
 /// While it lives, the calling thread holds signals back, and so do threads that it starts, for
 /// ever. Not those that a thread brings upon itself: a crash is the application's handler's to
@@ -31,10 +34,15 @@ class SignalsHeldBack {
   sigset_t before_;
 };
 
+/// Errors: GSHMEMX_ERROR_SYSTEM, with the limits that allow no more threads.
 template <class Body>
 [[nodiscard]] std::thread start_thread(Body body) {
   const SignalsHeldBack held_back;
-  return std::thread(std::move(body));
+  try {
+    return std::thread(std::move(body));
+  } catch (const std::system_error& error) {
+    throw_no_thread(error);
+  }
 }
 
 /// Ends the process with what its streams hold written. Threads: any. A thread of the application

@@ -45,8 +45,9 @@ int run_all(unsigned count, const Body& body) {
   start.notify_all();
   for (std::thread& thread : threads) thread.join();
   if (error != 0) {
-    GSHMEM_ERROR("only %zu of %u threads could be started: %s", threads.size(), count,
-                 std::generic_category().message(error).c_str());
+    GSHMEM_ERROR("only %zu of %u threads could be started: %s%s", threads.size(), count,
+                 std::generic_category().message(error).c_str(),
+                 error == EAGAIN ? " (RLIMIT_NPROC, ulimit -u, or the cgroup's pids.max)" : "");
   }
   return error;
 }

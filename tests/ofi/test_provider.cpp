@@ -175,6 +175,21 @@ TEST_CASE("the provider that stalls is never used", "[ofi][double]") {
                Catch::Contains("Here it offers: sockets is deprecated, stalls, and is never used"));
 }
 
+TEST_CASE("no other provider is advised where descriptors or memory are short", "[ofi][double]") {
+  if (!have_double()) return;
+  const auto advice_for = [](int error) -> std::string {
+    try {
+      ofi::Library::get().check(-error, "fi_enable on tcp", "Try another GSHMEM_OFI_PROVIDER");
+    } catch (const Error& told) {
+      return told.what();
+    }
+    return "none";
+  };
+  CHECK_THAT(advice_for(EMFILE), Catch::Contains("(ulimit -n)") && !Catch::Contains("another"));
+  CHECK_THAT(advice_for(ENOMEM), Catch::Contains("(ulimit -l)") && !Catch::Contains("another"));
+  CHECK_THAT(advice_for(EINVAL), Catch::Contains("Try another GSHMEM_OFI_PROVIDER"));
+}
+
 TEST_CASE("atomics are asked for only where the NIC has them", "[ofi][double]") {
   if (!have_double()) return;
   const Offers offers(kAll);

@@ -1,8 +1,11 @@
 #include "transport/ofi/library.h"
 
+#include "host/base/fd.h"
+
 #include <signal.h>
 
 #include <array>
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -63,9 +66,20 @@ std::string Library::version_text() const {
 
 std::string Library::text(long error) const { return strerror(static_cast<int>(std::abs(error))); }
 
+namespace {
+/// What is short, whatever the call and provider; empty when it is another error.
+std::string shortage_text(long error) {
+  if (error == EMFILE || error == ENFILE) return "Raise the limit: " + descriptor_limit_text();
+  if (error == ENOMEM) return "Memory, or locked memory (ulimit -l), is short";
+  return {};
+}
+}  // namespace
+
 void Library::check(long result, const std::string& call, const char* remedy, Where where) const {
   if (result >= 0) return;
-  throw Error(GSHMEMX_ERROR_NIC, call + ": " + text(result) + ". " + remedy, where);
+  const std::string shortage = shortage_text(-result);
+  throw Error(GSHMEMX_ERROR_NIC,
+              call + ": " + text(result) + ". " + (shortage.empty() ? remedy : shortage), where);
 }
 
 }  // namespace gshmem::ofi

@@ -1,5 +1,6 @@
 #include "transport/ofi/probes.h"
 
+#include "host/base/fd.h"
 #include "transport/ofi/verdict.h"
 
 #include <rdma/fi_rma.h>
@@ -55,9 +56,9 @@ void Probes::wait(Clock::duration patience) {
       std::ranges::find_if(unanswered_, [](std::size_t greetings) { return greetings > 0; });
   require(silent == unanswered_.end(), GSHMEMX_ERROR_TIMEOUT, [&] {
     return strprintf(
-        "PE %td has not answered over %s for %g s (GSHMEM_BOOTSTRAP_TIMEOUT, GSHMEM_TIMEOUT)",
+        "PE %td has not answered over %s for %g s (GSHMEM_BOOTSTRAP_TIMEOUT, GSHMEM_TIMEOUT)%s",
         silent - unanswered_.begin(), lanes_.first().info().fabric_attr->prov_name,
-        std::chrono::duration<double>(patience).count());
+        std::chrono::duration<double>(patience).count(), descriptors_used_up_text().c_str());
   });
 }
 

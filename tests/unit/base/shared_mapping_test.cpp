@@ -3,6 +3,7 @@
 #include "host/base/fd.h"
 #include "host/base/error.h"
 #include "host/base/shared_mapping.h"
+#include "host/base/thread.h"
 
 #include <catch2/catch.hpp>
 
@@ -34,6 +35,17 @@ std::uint64_t address_bytes() {
 bool is_mapped(void* page) { return ::msync(page, 1, MS_ASYNC) == 0 || errno != ENOMEM; }
 
 }  // namespace
+
+// ftruncate(2) answered with SIGXFSZ, which ends the process without a word.
+TEST_CASE("a_segment_beyond_the_limit_of_file_sizes_is_an_error_that_names_it") {
+  rlimit before{};
+  REQUIRE(::getrlimit(RLIMIT_FSIZE, &before) == 0);
+  const rlimit small{kBytes - 1, before.rlim_max};
+  REQUIRE(::setrlimit(RLIMIT_FSIZE, &small) == 0);
+  CHECK_THROWS_WITH(make_segment("test", kBytes), Catch::Contains("RLIMIT_FSIZE (ulimit -f)"));
+  REQUIRE(::setrlimit(RLIMIT_FSIZE, &before) == 0);
+  CHECK(make_segment("test", kBytes));
+}
 
 TEST_CASE("a_segment_is_mapped_once_and_leaves_no_address_behind") {
   const Fd segment = make_segment("gshmem-test", kBytes), other = make_segment("gshmem-test", 1);
@@ -68,4 +80,28 @@ TEST_CASE("a_segment_that_cannot_be_mapped_is_an_error_and_leaves_no_address_beh
   CHECK_THROWS_WITH(map_shared(nothing, many, 65536),
                     strprintf("cannot reserve %lu bytes of addresses", many + 65536));
   CHECK_THROWS_WITH(map_shared(Fd(), 1, 1), "fstat: Bad file descriptor");
+}
+
+TEST_CASE("a_limit_of_descriptors_or_threads_that_is_reached_is_named") {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const rlimit few{100, 100}, one{1, 1};
+    if (::setrlimit(RLIMIT_NOFILE, &few) != 0 || !descriptors_used_up_text().empty()) ::_exit(1);
+    while (::dup(STDERR_FILENO) >= 0) {
+    }
+    if (descriptors_used_up_text() != "; no descriptor is left: " + descriptor_limit_text())
+      ::_exit(2);
+    (void)::setrlimit(RLIMIT_NPROC, &one);
+    if (::getuid() == 0 && ::setresuid(65534, 65534, 65534) != 0) ::_exit(3);
+    try {
+      start_thread([] {}).join();
+    } catch (const Error& error) {
+      ::_exit(std::string(error.what()).find("RLIMIT_NPROC") != std::string::npos ? 0 : 4);
+    }
+    ::_exit(5);
+  }
+  int status = -1;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  CHECK(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 0);
 }
