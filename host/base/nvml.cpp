@@ -3,11 +3,29 @@
 #include "host/base/dynamic_library.h"
 
 #include <algorithm>
+#include <cstdio>
 
 namespace gshmem::nvml {
 namespace {
 
 struct Device;  // opaque
+
+constexpr unsigned kMaxLinks = 64;  // NVML_NVLINK_MAX_LINKS is 18 in 12.x
+
+/// nvmlPciInfo_t.
+struct PciInfo {
+  std::array<char, 16> legacy_id{};
+  std::uint32_t domain = 0, bus = 0, device = 0;
+  std::uint32_t ids[2] = {};
+  std::array<char, 32> id{};
+
+  [[nodiscard]] bool is(const std::string& pci) const {
+    unsigned other_domain = 0, other_bus = 0, other_device = 0;
+    return std::sscanf(pci.c_str(), "%x:%x:%x", &other_domain, &other_bus, &other_device) == 3 &&
+           other_domain == domain && other_bus == bus && other_device == device;
+  }
+};
+static_assert(sizeof(PciInfo) == 68);
 
 /// NVML between its init and its shutdown, which count.
 class Session {
@@ -44,6 +62,36 @@ class Session {
           "nvmlDeviceGetP2PStatus");
     return status == 0;
   }
+  /// Null where NVML does not show that GPU to this process.
+  [[nodiscard]] Device* find(const std::string& pci) const {
+    try {
+      return device(pci);
+    } catch (const Error&) {
+      return nullptr;
+    }
+  }
+  /// NVLinks of `device` lead to a switch, on which all GPUs of the host are, or to the GPU at
+  /// `peer`.
+  [[nodiscard]] bool is_linked_to(Device* device, const std::string& peer) const {
+    const auto state =
+        library_.function<Result(Device*, unsigned, unsigned*)>("nvmlDeviceGetNvLinkState");
+    const auto type =
+        library_.function<Result(Device*, unsigned, int*)>("nvmlDeviceGetNvLinkRemoteDeviceType");
+    const auto place = library_.function<Result(Device*, unsigned, PciInfo*)>(
+        "nvmlDeviceGetNvLinkRemotePciInfo_v2");
+    for (unsigned link = 0; link < kMaxLinks; ++link) {
+      constexpr int kSwitch = 2;  // NVML_NVLINK_DEVICE_TYPE_SWITCH
+      unsigned is_active = 0;
+      int kind = -1;
+      PciInfo pci;
+      if (state(device, link, &is_active) != 0 || is_active == 0) continue;  // or no such link
+      check(type(device, link, &kind), "nvmlDeviceGetNvLinkRemoteDeviceType");
+      if (kind == kSwitch) return true;
+      check(place(device, link, &pci), "nvmlDeviceGetNvLinkRemotePciInfo_v2");
+      if (pci.is(peer)) return true;
+    }
+    return false;
+  }
   [[nodiscard]] std::string text(Result result) const { return error_text_(result); }
 
  private:
@@ -74,7 +122,9 @@ std::optional<bool> native_atomics(const std::string& pci, const std::string& pe
                                    const std::string& soname) {
   try {
     const Session nvml(soname);
-    return nvml.native_atomics(nvml.device(pci), nvml.device(peer));
+    Device* const mine = nvml.device(pci);
+    if (Device* const other = nvml.find(peer)) return nvml.native_atomics(mine, other);
+    return nvml.is_linked_to(mine, peer);
   } catch (const Error&) {
     return std::nullopt;
   }

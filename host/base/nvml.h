@@ -47,7 +47,9 @@ struct GpuFabric {
 };
 
 /// Whether the first GPU's atomics on memory of the second, of the same host, are atomic to others
-/// there; also of GPUs that CUDA does not show to this process. Nothing where NVML does not say.
+/// there; also of GPUs that CUDA does not show to this process. Of one that NVML does not show
+/// either (a container with one GPU), the NVLinks of the first tell. Nothing where NVML does not
+/// say.
 [[nodiscard]] std::optional<bool> native_atomics(const std::string& pci, const std::string& peer,
                                                  const std::string& soname = kSoname);
 

@@ -70,7 +70,7 @@ nic::Region Network::region_at(std::uint64_t offset, std::uint64_t bytes) const 
 }
 
 /// False: the job, which needs them for atomics only, goes on without.
-bool Network::open_nics(const nic::Region& heap, bool for_atomics_only) {
+bool Network::open_nics(const nic::Region& heap, bool for_atomics_only, const char* links) {
   const auto open = [&] {
     std::vector<std::string> addresses;
     for (const net::Endpoint& address : plane_->addresses())
@@ -102,9 +102,8 @@ bool Network::open_nics(const nic::Region& heap, bool for_atomics_only) {
     nics_ = {};
     if (state_.my_pe == 0) {
       GSHMEM_WARN(
-          "GPUs of this job map each other without native atomics (PCIe), and no network "
-          "does them: they are errors (%s)",
-          error.what());
+          "GPUs of this job map each other %s, and no network does them: they are errors (%s)",
+          links, error.what());
     }
   }
   return !nics_.empty();
@@ -171,8 +170,11 @@ void Network::open(const Outside& outside) {
   plane_ = &outside.plane;
   gpu_ = outside.gpu;
   const Paths& paths = outside.paths;
-  enum : int { kNothing = 0, kPaths = 1, kAtomics = 2 };
-  int mine = paths.lacks_native_atomics() ? kAtomics : kNothing;
+  enum : int { kNothing = 0, kPaths = 1, kAtomics = 2, kUnknown = 4 };
+  const Paths::LinkAtomics atomics = paths.link_atomics();
+  int mine = kNothing;
+  if (atomics != Paths::LinkAtomics::kNative) mine = kAtomics;
+  if (atomics == Paths::LinkAtomics::kUnknown) mine |= kUnknown;
   for (int pe = 0; pe < state_.n_pes; ++pe) mine |= paths.is_mapped(pe) ? kNothing : kPaths;
   int needed = kNothing;
   for (const int of_pe : allgather(ranks(), mine)) needed |= of_pe;
@@ -181,7 +183,14 @@ void Network::open(const Outside& outside) {
   nic::Region heap = region_at(0, state_.heap_bytes + Teams::network_bytes_at_end(config_.teams));
   heap.mapping = outside.heap_mapping;
   if ((needed & kAtomics) != 0) state_.amo_path = abi::AmoPath::kSetsInPlace;
-  if (!open_nics(heap, (needed & kPaths) == 0)) return;
+  const char* const links = (needed & kUnknown) == 0
+                                ? "without native atomics (PCIe)"
+                                : "by links of which neither CUDA nor NVML says whether they have "
+                                  "native atomics (the other GPU is hidden from the container)";
+  if (!open_nics(heap, (needed & kPaths) == 0, links)) return;
+  if ((needed & kUnknown) != 0 && state_.my_pe == 0)
+    GSHMEM_WARN("GPUs of this job map each other %s: atomics go by the network, which is slower",
+                links);
   faults_.set_network_path();
   warn_of_order();
   const bool by_nic = config_.amo == AmoChoice::kNic;

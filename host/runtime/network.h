@@ -71,7 +71,7 @@ class Network {
  private:
   [[nodiscard]] control::HostCollectives& ranks() const { return plane_->collectives(); }
   [[nodiscard]] const control::HostGroup& group() const { return plane_->group(); }
-  [[nodiscard]] bool open_nics(const nic::Region& heap, bool for_atomics_only);
+  [[nodiscard]] bool open_nics(const nic::Region& heap, bool for_atomics_only, const char* links);
   [[nodiscard]] nic::MemorySource memory_source();
   /// Memory of this PE, its heap's or beside it.
   [[nodiscard]] nic::Region region_at(std::uint64_t offset, std::uint64_t bytes) const;

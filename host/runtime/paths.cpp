@@ -145,18 +145,21 @@ std::string Paths::why_not(int pe) const {
                    window_->why_not(pe).c_str());
 }
 
-bool Paths::lacks_native_atomics() const {
+Paths::LinkAtomics Paths::link_atomics() const {
   // For tests, which have no such GPUs: all of them are, and the PEs of CPU mode too.
   const bool pretend = env_lookup("GSHMEM_TEST_NO_NATIVE_ATOMICS") != nullptr;
+  LinkAtomics least = LinkAtomics::kNative;
   for (int pe = 0; pe < state_.n_pes; ++pe) {
     if (pe == state_.my_pe || !is_mapped(pe)) continue;
-    if (pretend) return true;
+    if (pretend) return LinkAtomics::kNone;
     const auto at = static_cast<std::size_t>(pe);
     if (!gpu_ || group().node_of[at] != group().node) continue;  // NVLink between hosts has them
     const GpuUse& peer = gpu_uses_[at];
-    if (!gpu_->has_native_atomics_on(peer.gpu, peer.pci)) return true;
+    const std::optional<bool> native = gpu_->has_native_atomics_on(peer.gpu, peer.pci);
+    if (!native) least = LinkAtomics::kUnknown;
+    if (native == false) return LinkAtomics::kNone;
   }
-  return false;
+  return least;
 }
 
 }  // namespace gshmem

@@ -39,8 +39,10 @@ class Paths {
   [[nodiscard]] bool by_fabric(int pe) const { return window_->by_fabric(pe); }
   /// A sentence about a PE that is not mapped.
   [[nodiscard]] std::string why_not(int pe) const;
-  /// A PE is mapped by a link whose atomics are not atomic to those of its owner.
-  [[nodiscard]] bool lacks_native_atomics() const;
+  /// Whether atomics on memory of all mapped PEs are atomic to those of its owner: kNone where one
+  /// link has no such atomics, kUnknown where nobody tells of one.
+  enum class LinkAtomics { kNative, kUnknown, kNone };
+  [[nodiscard]] LinkAtomics link_atomics() const;
   /// 0 in CPU mode.
   [[nodiscard]] int pes_on_gpu() const noexcept { return pes_on_gpu_; }
   /// The PEs on this GPU are a process each under MPS: their kernels run side by side.

@@ -1,5 +1,8 @@
 // A libnvidia-ml with no GPU behind it: fabric information by PCI address, as NVML's documentation
 // has it, with types of its own. With DOUBLE_OLD it is one from before fabric information.
+#include <pthread.h>
+#include <signal.h>
+
 #include <cstring>
 
 extern "C" {
@@ -24,6 +27,11 @@ struct nvmlGpuFabricInfo_v2_t {
 #define EXPORTED __attribute__((visibility("default")))
 
 EXPORTED int nvml_double_sessions = 0;
+/// SIGALRM was held back on the thread that loaded this library.
+EXPORTED bool nvml_double_undisturbed = [] {
+  sigset_t now;
+  return pthread_sigmask(SIG_BLOCK, nullptr, &now) == 0 && sigismember(&now, SIGALRM) == 1;
+}();
 
 EXPORTED int nvmlInit_v2(void) { return ++nvml_double_sessions, 0; }
 EXPORTED int nvmlShutdown(void) { return --nvml_double_sessions, 0; }
@@ -50,6 +58,30 @@ EXPORTED int nvmlDeviceGetP2PStatus(nvmlDevice_t device, nvmlDevice_t peer, int 
 }
 
 #ifndef DOUBLE_OLD
+struct nvmlPciInfo_t {
+  char busIdLegacy[16];
+  unsigned int domain, bus, device, pciDeviceId, pciSubSystemId;
+  char busId[32];
+};
+
+// The first GPU has link 1, to the GPU at 0000:07:00.0, and the second link 0, to a switch.
+EXPORTED int nvmlDeviceGetNvLinkState(nvmlDevice_t device, unsigned link, unsigned* is_active) {
+  const bool linked = device->pci[6] == '1' || device->pci[6] == '2';
+  if (!linked) return 3;    // NVML_ERROR_NOT_SUPPORTED
+  if (link > 17) return 2;  // NVML_ERROR_INVALID_ARGUMENT
+  *is_active = link == (device->pci[6] == '1' ? 1u : 0u) ? 1 : 0;
+  return 0;
+}
+EXPORTED int nvmlDeviceGetNvLinkRemoteDeviceType(nvmlDevice_t device, unsigned, int* type) {
+  *type = device->pci[6] == '1' ? 0 : 2;
+  return 0;
+}
+EXPORTED int nvmlDeviceGetNvLinkRemotePciInfo_v2(nvmlDevice_t, unsigned, nvmlPciInfo_t* pci) {
+  *pci = {};
+  pci->bus = 7;
+  return 0;
+}
+
 EXPORTED int nvmlDeviceGetGpuFabricInfoV(nvmlDevice_t device, nvmlGpuFabricInfo_v2_t* info) {
   if (info->version != 0x02000024) return 25;
   info->state = device->state;

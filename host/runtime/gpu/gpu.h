@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -46,9 +47,9 @@ class Gpu {
   /// (CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING).
   [[nodiscard]] virtual bool orders_writes() const = 0;
   /// Atomics of this GPU on memory of the GPU `uuid` of this host, at PCI address `pci`, are atomic
-  /// to all others there. False also where neither CUDA nor NVML shows that GPU.
-  [[nodiscard]] virtual bool has_native_atomics_on(const std::array<char, 16>& uuid,
-                                                   const std::string& pci) const = 0;
+  /// to all others there. Nothing where neither CUDA nor NVML tells.
+  [[nodiscard]] virtual std::optional<bool> has_native_atomics_on(const std::array<char, 16>& uuid,
+                                                                  const std::string& pci) const = 0;
   /// Host memory, zeroed, that kernels reach by the same address; one per PE.
   [[nodiscard]] virtual abi::Control* control() noexcept = 0;
   /// Zeroed host memory that kernels reach by the same address; lives as long as the Gpu.

@@ -138,8 +138,8 @@ class CudaGpu final : public Gpu {
               CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING, handle_);
     return ordering >= CU_GPU_DIRECT_RDMA_WRITES_ORDERING_OWNER;
   }
-  bool has_native_atomics_on(const std::array<char, 16>& uuid,
-                             const std::string& peer_pci) const override {
+  std::optional<bool> has_native_atomics_on(const std::array<char, 16>& uuid,
+                                            const std::string& peer_pci) const override {
     int count = 0;
     GSHMEM_CU(&cuda_, cuDeviceGetCount, &count);
     for (int peer = 0; peer < count; ++peer) {
@@ -148,7 +148,7 @@ class CudaGpu final : public Gpu {
       if (std::memcmp(id.bytes, uuid.data(), uuid.size()) == 0)
         return has_native_atomics(cuda_, handle_, peer);
     }
-    return nvml::native_atomics(pci(), peer_pci).value_or(false);
+    return nvml::native_atomics(pci(), peer_pci);
   }
   abi::Control* control() noexcept override { return control_; }
   void* host_memory(std::size_t bytes) override {

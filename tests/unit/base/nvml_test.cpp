@@ -5,6 +5,8 @@
 #include <catch2/catch.hpp>
 
 #include <dlfcn.h>
+#include <pthread.h>
+#include <signal.h>
 
 namespace gshmem {
 namespace {
@@ -32,9 +34,25 @@ TEST_CASE("links_between_gpus_have_native_atomics_or_not_or_nvml_does_not_say") 
   CHECK(between("0000:01:00.0", "0000:02:00.0") == true);
   CHECK(between("0000:02:00.0", "0000:01:00.0") == true);
   CHECK(between("0000:01:00.0", "0000:03:00.0") == false);
-  CHECK(between("0000:01:00.0", "0000:07:00.0") == std::nullopt);
+  // Of a GPU that is hidden from this container the links of the visible one tell: to it, to a
+  // switch, to another GPU, none.
+  CHECK(between("0000:01:00.0", "0000:07:00.0") == true);
+  CHECK(between("0000:02:00.0", "0000:07:00.0") == true);
+  CHECK(between("0000:01:00.0", "0000:08:00.0") == false);
+  CHECK(between("0000:03:00.0", "0000:07:00.0") == false);
+  CHECK(between("0000:07:00.0", "0000:01:00.0") == std::nullopt);
+  CHECK(nvml::native_atomics("0000:01:00.0", "0000:07:00.0", NVML_DOUBLE_OLD) == std::nullopt);
   CHECK(nvml::native_atomics("0000:01:00.0", "0000:02:00.0", "libnvml_of_nowhere.so.1") ==
         std::nullopt);
+}
+
+// A signal during the load of libfabric ended the process without a message.
+TEST_CASE("signals_are_held_back_while_a_library_loads_and_no_longer") {
+  const DynamicLibrary library(NVML_DOUBLE);
+  CHECK(*static_cast<const bool*>(library.find("nvml_double_undisturbed")));
+  sigset_t now;
+  REQUIRE(::pthread_sigmask(SIG_BLOCK, nullptr, &now) == 0);
+  CHECK(::sigismember(&now, SIGALRM) == 0);
 }
 
 TEST_CASE("a_gpu_in_none_has_the_reason") {
