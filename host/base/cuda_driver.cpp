@@ -11,6 +11,27 @@ namespace {
 constexpr int kCudaVersion = 12000;
 static_assert(CUDA_VERSION >= kCudaVersion, "gshmem needs the CUDA toolkit 12.0 or newer");
 
+/// Left by what ran before; every later call into the context returns it.
+/// Source: CUDA driver API, CUresult: "leaves the process in an inconsistent state".
+bool is_of_earlier_work(CUresult result) {
+  switch (result) {
+    case CUDA_ERROR_ECC_UNCORRECTABLE:
+    case CUDA_ERROR_NVLINK_UNCORRECTABLE:
+    case CUDA_ERROR_ILLEGAL_ADDRESS:
+    case CUDA_ERROR_LAUNCH_TIMEOUT:
+    case CUDA_ERROR_ASSERT:
+    case CUDA_ERROR_HARDWARE_STACK_ERROR:
+    case CUDA_ERROR_ILLEGAL_INSTRUCTION:
+    case CUDA_ERROR_MISALIGNED_ADDRESS:
+    case CUDA_ERROR_INVALID_ADDRESS_SPACE:
+    case CUDA_ERROR_INVALID_PC:
+    case CUDA_ERROR_LAUNCH_FAILED:
+      return true;
+    default:
+      return false;
+  }
+}
+
 std::string error_text(const CudaDriver* driver, CUresult result) {
   const char* name = nullptr;
   const char* text = nullptr;
@@ -26,7 +47,12 @@ std::string error_text(const CudaDriver* driver, CUresult result) {
                              Where where) {
   const gshmemx_status code =
       result == CUDA_ERROR_OUT_OF_MEMORY ? GSHMEMX_ERROR_OUT_OF_MEMORY : GSHMEMX_ERROR_CUDA;
-  throw Error(code, std::string(call) + ": " + error_text(driver, result), where);
+  const char* const before =
+      is_of_earlier_work(result)
+          ? "an earlier kernel of this program has failed, and CUDA works no more in this process "
+            "(compute-sanitizer shows the kernel); seen by "
+          : "";
+  throw Error(code, before + std::string(call) + ": " + error_text(driver, result), where);
 }
 
 const CudaDriver::Loaded& process_driver() {

@@ -191,6 +191,7 @@ CUresult query(CUstream handle) {
 }
 CUresult synchronize(CUstream handle) {
   if (!in_context("cuStreamSynchronize")) return CUDA_ERROR_INVALID_CONTEXT;
+  if (record().failed) return CUDA_ERROR_ILLEGAL_ADDRESS;
   if (breaks_capture("cuStreamSynchronize")) return kCaptured;
   if (record().holding_collectives && has_collective(handle)) {
     ++record().held_collectives;
@@ -244,6 +245,7 @@ CUresult host_free(void* memory) {
 }
 
 CUresult attribute(void* value, CUpointer_attribute which, CUdeviceptr address) {
+  if (record().failed) return CUDA_ERROR_ILLEGAL_ADDRESS;
   const std::lock_guard lock(record().mutex);
   if (view_of(address, 1) == nullptr && !is_of_gpu(address)) return CUDA_ERROR_INVALID_VALUE;
   const unsigned answer = which == CU_POINTER_ATTRIBUTE_MEMORY_TYPE ? CU_MEMORYTYPE_DEVICE : 0;
@@ -315,6 +317,7 @@ CUresult set_flags(unsigned flags) {
 }
 /// Of streams that the application has, and the library was given.
 CUresult stream_context(CUstream stream, CUcontext* context) {
+  if (record().failed) return CUDA_ERROR_ILLEGAL_ADDRESS;
   const auto number = (reinterpret_cast<std::uintptr_t>(stream) - kCudaDoubleStreams) / 16;
   if (number >= kDevices) return CUDA_ERROR_INVALID_HANDLE;
   *context = reinterpret_cast<CUcontext>(&all_contexts[number]);

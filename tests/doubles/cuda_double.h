@@ -20,12 +20,13 @@ struct CudaDouble {
   std::atomic<std::int64_t> latency_ns{0};
   std::atomic<std::int64_t> bytes_per_ns{0};                  ///< 0: bytes take no time
   std::atomic<int> failing_to_host{0}, failing_to_device{0};  ///< so many copies are refused
-  std::atomic<bool> holding_to_device{false};    ///< no copy to the GPU ends: its engine is busy
-  std::atomic<bool> capturing{false};            ///< another thread captures a graph in global mode
-  std::atomic<int> refused_queries{0};           ///< so many end with an error of captures
-  std::atomic<bool> no_pcie_mapping{false};      ///< dmabufs are mapped by the CPU's path only
-  std::atomic<bool> gone{false};                 ///< the contexts, as after cudaDeviceReset
-  std::atomic<bool> crowded{false};              ///< no context can be made
+  std::atomic<bool> holding_to_device{false};  ///< no copy to the GPU ends: its engine is busy
+  std::atomic<bool> capturing{false};          ///< another thread captures a graph in global mode
+  std::atomic<int> refused_queries{0};         ///< so many end with an error of captures
+  std::atomic<bool> no_pcie_mapping{false};    ///< dmabufs are mapped by the CPU's path only
+  std::atomic<bool> gone{false};               ///< the contexts, as after cudaDeviceReset
+  std::atomic<bool> crowded{false};            ///< no context can be made
+  std::atomic<bool> failed{false};             ///< a kernel has failed: CUDA_ERROR_ILLEGAL_ADDRESS
   std::atomic<bool> holding_collectives{false};  ///< no kernel of one ends: it waits for other PEs
   std::atomic<bool> held{false};  ///< a call of the application waits: nothing enters its contexts
 
@@ -48,7 +49,7 @@ struct CudaDouble {
   void reset() {
     latency_ns = bytes_per_ns = 0;
     failing_to_host = failing_to_device = 0;
-    holding_to_device = capturing = gone = crowded = held = no_pcie_mapping = false;
+    holding_to_device = capturing = gone = crowded = held = no_pcie_mapping = failed = false;
     holding_collectives = false;
     plain_dmabufs = pcie_dmabufs = 0;
     refused_queries = 0;

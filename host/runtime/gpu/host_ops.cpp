@@ -161,7 +161,9 @@ bool CudaHostOps::on_gpu(const void* address) const {
   unsigned kind = 0;
   const CUresult result = cuda_.cuPointerGetAttribute(&kind, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
                                                       reinterpret_cast<CUdeviceptr>(address));
-  return result == CUDA_SUCCESS && kind == CU_MEMORYTYPE_DEVICE;
+  if (result == CUDA_ERROR_INVALID_VALUE) return false;  // memory that CUDA does not know
+  cuda_.check(result, "cuPointerGetAttribute");
+  return kind == CU_MEMORYTYPE_DEVICE;
 }
 
 void CudaHostOps::copy(void* dst, const void* src, std::size_t bytes) {

@@ -38,8 +38,11 @@ unsigned CudaHostOps::threads_for(const Call& call) const {
 
 bool CudaHostOps::is_known(const void* address) const {
   unsigned kind = 0;
-  return cuda_.cuPointerGetAttribute(&kind, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
-                                     reinterpret_cast<CUdeviceptr>(address)) == CUDA_SUCCESS;
+  const CUresult result = cuda_.cuPointerGetAttribute(&kind, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+                                                      reinterpret_cast<CUdeviceptr>(address));
+  if (result == CUDA_ERROR_INVALID_VALUE) return false;
+  cuda_.check(result, "cuPointerGetAttribute");
+  return true;
 }
 
 void CudaHostOps::require_reached(const Call& call, const char* argument,
@@ -59,7 +62,10 @@ void CudaHostOps::require_stream(CUstream stream, const Call& call) const {
   CUcontext context = nullptr;
   const CUresult result = cuda_.cuStreamGetCtx(stream, &context);
   if (is_capture_error(result)) return;
-  require(result == CUDA_SUCCESS && context == context_, GSHMEMX_ERROR_INVALID_VALUE, [&] {
+  const bool is_stream =
+      result != CUDA_ERROR_INVALID_HANDLE && result != CUDA_ERROR_INVALID_CONTEXT;
+  if (is_stream) cuda_.check(result, "cuStreamGetCtx");
+  require(is_stream && context == context_, GSHMEMX_ERROR_INVALID_VALUE, [&] {
     return strprintf("%s: argument stream = %p is no stream of this PE's GPU", call.name,
                      static_cast<void*>(stream));
   });

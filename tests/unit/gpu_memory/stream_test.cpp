@@ -155,6 +155,25 @@ TEST_CASE("short_transfers_leave_one_launch_in_their_stream") {
          iput.dst_stride == 3 && iput.src_stride == 2));
 }
 
+// It was said that the stream is none of this GPU's, or that memory is not reached by the GPU.
+TEST_CASE("a_kernel_that_has_failed_is_named_by_whichever_call_comes_first") {
+  using Call = void(Job&);
+  const std::function<Call> calls[] = {
+      [](Job&) { gshmemx_barrier_all_on_stream(stream(kGpu)); },
+      [](Job& job) { gshmemx_putmem_on_stream(job.at(0), job.at(64), 64, 0, nullptr); },
+      [](Job& job) { gshmem_putmem(job.at(0), job.at(64), 64, 0); }, [](Job&) { gshmem_quiet(); }};
+  for (const auto& call : calls) {
+    gshmemx_fault_t fault{};
+    Job job;
+    cuda_double().failed = true;
+    call(job);
+    cuda_double().failed = false;
+    CHECK(gshmemx_last_fault(&fault) == GSHMEMX_ERROR_CUDA);
+    CHECK_THAT(fault.message, Catch::Contains("an earlier kernel of this program has failed") &&
+                                  Catch::Contains("(compute-sanitizer"));
+  }
+}
+
 TEST_CASE("value_from_a_stream_that_is_being_captured_is_a_fault") {
   Job job;
   heaps().in_streams.clear();
