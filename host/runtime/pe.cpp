@@ -51,8 +51,9 @@ Pe::Pe(std::unique_ptr<bootstrap::Bootstrap> boot, PeOptions options)
     boot_->abort(1, why);
     throw;
   }
-  GSHMEM_INFO("PE %d of %d, bootstrap %s, %s, heap %lu bytes", state_.my_pe, state_.n_pes,
-              boot_->name(), gpu_ ? gpu_->name() : "CPU mode", heap_->capacity());
+  GSHMEM_INFO("PE %d of %d, bootstrap %s, %s, heap of %s", state_.my_pe, state_.n_pes,
+              boot_->name(), gpu_ ? gpu_->name() : "CPU mode",
+              size_text(heap_->capacity()).c_str());
 }
 
 /// A launcher may end the job with the first PE that ends: nobody goes before all have heard what
@@ -114,9 +115,22 @@ void Pe::choose_gpu() {
   if (const std::string why = why_no_gpu(); !why.empty()) {
     require(choice == DeviceChoice::kAuto, GSHMEMX_ERROR_NOT_SUPPORTED,
             "GSHMEM_DEVICE=cuda: " + why);
+    if (options_.has_kernels) say_kernels_lack_gpu(why);
+    GSHMEM_INFO("CPU mode: %s", why.c_str());
     return;
   }
   gpu_ = open_gpu(options_.cuda_device_id, group().index);
+}
+
+/// CUDA refuses the kernels, which programs that do not look at its errors take for success.
+/// Errors: GSHMEMX_ERROR_NOT_SUPPORTED where NVSHMEM would fail.
+void Pe::say_kernels_lack_gpu(const std::string& why) const {
+  const std::string no_gpu = "this program has kernels, and there is no GPU for them: " + why;
+  constexpr const char* kWaysOut =
+      "make the GPU visible (gshmem-info --doctor), or set GSHMEM_DEVICE=cpu where CPU mode is "
+      "wanted";
+  require(!options_.by_nvshmem, GSHMEMX_ERROR_NOT_SUPPORTED, no_gpu + "; " + kWaysOut);
+  if (state_.my_pe == 0) GSHMEM_WARN("%s; the PEs run in CPU mode; %s", no_gpu.c_str(), kWaysOut);
 }
 
 /// Errors: the same on all PEs, as of the next.
@@ -140,9 +154,8 @@ void Pe::agree_on_config() {
 
 void Pe::make_memory() {
   const std::uint64_t symmetric_size = options_.config.symmetric_size;
-  require(
-      symmetric_size <= UINT64_MAX / 4, GSHMEMX_ERROR_OUT_OF_MEMORY,
-      strprintf("symmetric heap of %lu bytes is larger than any address space", symmetric_size));
+  require(symmetric_size <= UINT64_MAX / 4, GSHMEMX_ERROR_OUT_OF_MEMORY,
+          "symmetric heap of " + size_text(symmetric_size) + " is larger than any address space");
   constexpr std::uint64_t kAddresses = std::uint64_t{1} << 47;
   require(options_.config.registered_size < kAddresses, GSHMEMX_ERROR_OUT_OF_MEMORY,
           strprintf("GSHMEM_REGISTERED_SIZE=%lu: a process has 128T of addresses at most",

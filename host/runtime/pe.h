@@ -35,6 +35,8 @@ struct PeOptions {
   Config config;
   std::optional<Error> bad_config = {};  ///< of a variable that has its default in `config`
   int cuda_device_id = -1;               ///< -1: current device, else by local rank
+  bool has_kernels = false;              ///< the program has units with kernels
+  bool by_nvshmem = false;               ///< init was called by NVSHMEM's name, which needs a GPU
   /// Called at the end of init with a complete state, and again with one of magic 0 if init fails
   /// after that. Before it ends, no PE's init does.
   std::function<void(class Pe&)> tell_kernels = [](class Pe&) {};
@@ -138,6 +140,7 @@ class Pe {
   [[nodiscard]] const control::HostGroup& group() const { return plane_->group(); }
   void wait_for_reports() noexcept;
   void choose_gpu();
+  void say_kernels_lack_gpu(const std::string& why) const;
   void agree_on_mode();
   void agree_on_config();
   void make_memory();

@@ -36,6 +36,7 @@ struct Process {
   std::vector<Member> members;
   std::vector<Pe*> joining;  ///< in init: kernels know them, host threads do not
   std::vector<const gshmemi_unit*> units;
+  bool is_by_nvshmem = false;
   std::vector<const gshmemi_unit*> uploading;  ///< calls that are under way
   int registering = 0;                         ///< units that may use any GPU of the above
   std::uint64_t changes = 0;                   ///< of members and joining
@@ -259,6 +260,18 @@ ForkedFrom process_forked_from() noexcept {
   return p.forked_from;
 }
 
+bool process_has_kernels() noexcept {
+  Process& p = process();
+  const std::lock_guard lock(p.mutex);
+  return !p.units.empty();
+}
+
+bool process_is_by_nvshmem() noexcept {
+  Process& p = process();
+  const std::lock_guard lock(p.mutex);
+  return p.is_by_nvshmem;
+}
+
 Pe* pe_of_state(const abi::DeviceState* state) noexcept {
   Process& p = process();
   const std::lock_guard lock(p.mutex);
@@ -366,6 +379,14 @@ void gshmemi_host_fault(const gshmem::abi::DeviceState* state) {
     GSHMEM_ERROR("%s", gshmem::fault_message(record).c_str());
   }
   std::abort();
+}
+
+GSHMEM_EXPORT unsigned gshmemi_abi_number(void) { return gshmem::abi::kStateAbi; }
+
+GSHMEM_EXPORT void gshmemi_by_nvshmem(void) {
+  gshmem::Process& p = gshmem::process();
+  const std::lock_guard lock(p.mutex);
+  p.is_by_nvshmem = true;
 }
 
 void gshmemi_register_unit(const gshmemi_unit* unit) {

@@ -25,6 +25,11 @@ struct ForkedFrom {
 };
 [[nodiscard]] ForkedFrom process_forked_from() noexcept;
 
+/// Units with kernels have registered.
+[[nodiscard]] bool process_has_kernels() noexcept;
+/// Init was called by NVSHMEM's name (gshmemi_by_nvshmem).
+[[nodiscard]] bool process_is_by_nvshmem() noexcept;
+
 /// The PE that `state` is of, or of a context of it; null when it is none of this process.
 [[nodiscard]] Pe* pe_of_state(const abi::DeviceState* state) noexcept;
 

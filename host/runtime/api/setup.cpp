@@ -42,10 +42,23 @@ bool init_may_return() {
   return Config::from_env(&bad).fault == abi::FaultPolicy::kReport;
 }
 
+/// NVSHMEM goes on without a file for its messages, and so does a program that has asked for one
+/// by NVSHMEM's variable.
+void configure_log(const Config& config) {
+  try {
+    log_configure(config.log_level, config.log_file);
+  } catch (const Error& error) {
+    const std::string set_by = config_set_by("GSHMEM_LOG_FILE");
+    if (set_by == "GSHMEM_LOG_FILE") throw;
+    log_configure(config.log_level, "");
+    GSHMEM_WARN("%s; messages go to stderr", error.what());
+  }
+}
+
 /// `bad` as of Config::from_env.
 Config read_config(std::optional<Error>* bad = nullptr) {
   Config config = Config::from_env(bad);
-  log_configure(config.log_level, config.log_file);
+  configure_log(config);
   config_warn_unknown();
   return config;
 }
@@ -170,6 +183,8 @@ void init(unsigned flags, const gshmemx_init_attr_t* attr) {
                   flags);
     }
     options.tell_kernels = process_tell_kernels;
+    options.has_kernels = process_has_kernels();
+    options.by_nvshmem = process_is_by_nvshmem();
     // A bad value is told to all PEs. What cannot be made may be so because of it.
     std::unique_ptr<bootstrap::Bootstrap> boot;
     try {
@@ -181,6 +196,7 @@ void init(unsigned flags, const gshmemx_init_attr_t* attr) {
     // Threads hear it at once of one that leaves, and none has to wait for the others.
     if (options.bad_config && flags == GSHMEMX_INIT_THREAD_PES) throw Error(*options.bad_config);
     auto pe = std::make_unique<Pe>(std::move(boot), std::move(options));
+    if (pe->state().my_pe == 0) config_warn_without_twin();
     process_add(std::move(pe),
                 flags == GSHMEMX_INIT_THREAD_PES ? Ownership::kThread : Ownership::kProcess);
   } catch (const Error& error) {

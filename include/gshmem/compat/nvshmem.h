@@ -161,8 +161,22 @@ NVSHMEM_STATIC_ASSERT(sizeof(nvshmem_team_config_t) == 64, "size of NVSHMEM's te
 
 #define NVSHMEM_HOST(RET, STEM, PARAMS, NAMES) \
   NVSHMEM_HOST_FN RET nvshmem_##STEM PARAMS { return gshmem_##STEM NAMES; }
-NVSHMEM_HOST(void, init, (void), ())
-NVSHMEM_HOST(int, init_thread, (int requested, int* provided), (requested, provided))
+#if defined(__cplusplus)
+extern "C" {
+#endif
+/// Tells the library that a name of NVSHMEM's initializes it: kernels without a GPU are an error.
+void gshmemi_by_nvshmem(void);
+#if defined(__cplusplus)
+}
+#endif
+NVSHMEM_HOST_FN void nvshmem_init(void) {
+  gshmemi_by_nvshmem();
+  gshmem_init();
+}
+NVSHMEM_HOST_FN int nvshmem_init_thread(int requested, int* provided) {
+  gshmemi_by_nvshmem();
+  return gshmem_init_thread(requested, provided);
+}
 NVSHMEM_HOST(void, query_thread, (int* provided), (provided))
 NVSHMEM_HOST(void, finalize, (void), ())
 NVSHMEM_HOST(void, global_exit, (int status), (status))

@@ -145,7 +145,10 @@ typedef enum {
 
 #define NVSHMEM_HOST(RET, STEM, PARAMS, NAMES) \
   NVSHMEM_HOST_FN RET nvshmemx_##STEM PARAMS { return gshmemx_##STEM NAMES; }
-NVSHMEM_HOST(int, init_attr, (unsigned int flags, nvshmemx_init_attr_t* attr), (flags, attr))
+NVSHMEM_HOST_FN int nvshmemx_init_attr(unsigned int flags, nvshmemx_init_attr_t* attr) {
+  gshmemi_by_nvshmem();
+  return gshmemx_init_attr(flags, attr);
+}
 NVSHMEM_HOST(int, init_status, (void), ())
 NVSHMEM_HOST(const char*, status_string, (int status), (status))
 NVSHMEM_HOST(int, get_uniqueid, (nvshmemx_uniqueid_t * uniqueid), (uniqueid))
@@ -183,7 +186,7 @@ NVSHMEM_HOST(int, culibrary_finalize, (struct CUlib_st * library), (library))
 
 // NVSHMEM's init of the library's host part alone: here there is no other.
 NVSHMEM_HOST_FN int nvshmemx_hostlib_init_attr(unsigned int flags, nvshmemx_init_attr_t* attr) {
-  return gshmemx_init_attr(flags, attr);
+  return nvshmemx_init_attr(flags, attr);
 }
 NVSHMEM_HOST_FN void nvshmemx_hostlib_finalize(void) { gshmem_finalize(); }
 

@@ -2,6 +2,7 @@
 // wrong, in bounded time, on all PEs.
 #include "tests/spmd/bad_input/children.h"
 
+#include <gshmem/compat/nvshmemx.h>
 #include <gshmem/device/core/registrar.h>
 
 #include "tests/sanitizers/sanitizers.h"
@@ -472,6 +473,42 @@ TEST_CASE("cuda_mode_without_a_gpu_is_an_error") {
   expect_status(outcome, GSHMEMX_ERROR_NOT_SUPPORTED, {"GSHMEM_DEVICE=cuda: ", reason});
 }
 
+// The kernels did nothing, and the program ended with 0.
+TEST_CASE("kernels_without_a_gpu_are_a_warning_of_pe_0_and_an_error_under_nvshmem_s_names") {
+  const Environment hidden{{"GSHMEM_DEVICE", "auto"}, {"CUDA_VISIBLE_DEVICES", ""}};
+  constexpr const char* kText = "this program has kernels, and there is no GPU for them: ";
+  const auto run = [](bool has_kernels, int (*init)()) {
+    const auto upload = [](const void*, unsigned long) { return 0; };
+    static const gshmemi_unit unit{upload, sizeof(abi::DeviceState), abi::kStateAbi};
+    if (has_kernels) gshmemi_register_unit(&unit);
+    std::printf("status %d\n", init());
+    print_fault();
+    if (gshmemx_pe_handle()) gshmem_finalize();
+  };
+  const auto ours = [] { return gshmemx_init_attr(GSHMEMX_INIT_DEFAULT, nullptr); };
+  const auto theirs = [] { return nvshmemx_init_attr(GSHMEMX_INIT_DEFAULT, nullptr); };
+  const auto warned = in_children(2, quick(hidden), [&](int) { run(true, ours); });
+  for (const std::size_t pe : {0, 1}) {
+    INFO(warned[pe].output);
+    CHECK(contains(warned[pe].output, "status 0\n"));
+    CHECK(times(warned[pe].output, kText) == (pe == 0 ? 1 : 0));
+    CHECK(times(warned[pe].output, "set GSHMEM_DEVICE=cpu") == (pe == 0 ? 1 : 0));
+  }
+  expect_status(in_child(quick(hidden), [&] { run(true, theirs); }), GSHMEMX_ERROR_NOT_SUPPORTED,
+                {kText, "set GSHMEM_DEVICE=cpu"});
+  // Where CPU mode is asked for, and where host functors are all there is, nothing is said.
+  for (const Environment& environment :
+       {hidden, Environment{{"GSHMEM_DEVICE", "cpu"}, {"CUDA_VISIBLE_DEVICES", ""}}}) {
+    const bool has_kernels = environment.at("GSHMEM_DEVICE") == std::string("cpu");
+    for (int (*init)() : {+ours, +theirs}) {
+      const Outcome silent = in_child(quick(environment), [&] { run(has_kernels, init); });
+      INFO(silent.output);
+      CHECK(contains(silent.output, "status 0\n"));
+      CHECK_FALSE(contains(silent.output, "WARN"));
+    }
+  }
+}
+
 TEST_CASE("pes_in_different_modes_or_with_a_failed_init_are_an_error_on_all") {
   const auto outcomes = in_children(3, quick(), [](int rank) {
     if (rank == 1) setenv("GSHMEM_DEVICE", "cuda", 1);
@@ -493,7 +530,7 @@ TEST_CASE("heap_larger_than_the_gpu_is_an_error", "[gpu]") {
   const Environment environment{{"GSHMEM_DEVICE", "cuda"}, {"GSHMEM_SYMMETRIC_SIZE", "1T"}};
   expect_status(init_with(environment), GSHMEMX_ERROR_OUT_OF_MEMORY,
                 {"symmetric heap of 10995",  // and the library's own part
-                 " bytes does not fit on the GPU (", "lower GSHMEM_SYMMETRIC_SIZE"});
+                 "does not fit on the GPU (", "lower GSHMEM_SYMMETRIC_SIZE"});
 }
 
 TEST_CASE("more_pes_than_gpus_without_permission_is_an_error", "[gpu]") {
