@@ -34,7 +34,7 @@ def run_any(program, options, **environment):
 
 def case_plain(program):
     text = run(program, ["--no-job"], 0)
-    for part in ("version", "GSHMEM_SYMMETRIC_SIZE = \"1G\" (default)",
+    for part in ("version", "library  ", "GSHMEM_SYMMETRIC_SIZE = \"1G\" (default)",
                  "GSHMEM_DEVICE = \"cpu\" (environment)", "GPUs", "RDMA network cards"):
         assert part in text, f"no {part!r} in\n{text}"
 
@@ -266,6 +266,8 @@ def case_mpirun(program):
 def case_options(program):
     page = run(program, ["--help"], 0)
     assert "Usage: gshmem-info" in page and "Exit status: 1 when" in page, page
+    assert re.fullmatch(r"gshmem \d+\.\d+\.\d+, ABI \d+, NVSHMEM \d+\.\d+\.\d+\n",
+                        run(program, ["--version"], 0))
     assert run(program, ["--wrong"], 2) == ""
     assert run(program, ["--list"], 2) == ""
     rows = run(program, ["--markdown"], 0).splitlines()  # the table and nothing else

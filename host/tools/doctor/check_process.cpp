@@ -48,13 +48,13 @@ Findings check_variables(const Machine& machine) {
     if (report.error.empty()) continue;
     findings.push_back(problem({.symptom = "init fails: " + report.error,
                                 .cause = "the value in the environment is not accepted",
-                                .fix = "unset " + report.entry.name}));
+                                .fix = "unset " + report.entry.set_by}));
   }
   for (const std::string& sentence : machine.unknown_names) {
     findings.push_back(
         hint({.symptom = sentence,
               .cause = "a variable or value that gshmem does not know changes nothing",
-              .fix = "unset " + sentence.substr(0, sentence.find_first_of(" ="))}));
+              .fix = "unset " + sentence.substr(0, sentence.find_first_of(" =,:"))}));
   }
   if (findings.empty()) {
     findings.push_back(ok(set.empty() ? "all at their defaults" : "set: " + joined(set)));
@@ -123,9 +123,9 @@ Findings check_memory(const Machine& machine) {
       std::min(available.value_or(Limit::kUnlimited), limit.value_or(Limit::kUnlimited));
   const std::uint64_t pes = local_pes(machine);
   const std::uint64_t need = pes * machine.config.symmetric_size;
-  const std::string sum = strprintf("heaps of %lu PE(s) here: %s of %s (%s)", pes,
-                                    bytes_text(need).c_str(), bytes_text(room).c_str(),
-                                    limit && *limit == room ? "cgroup memory.max" : "MemAvailable");
+  const std::string sum = strprintf(
+      "heaps of %lu PE(s) here: %s of %s (%s)", pes, bytes_text(need).c_str(),
+      bytes_text(room).c_str(), limit && *limit == room ? "the cgroup's limit" : "MemAvailable");
   if (need <= room) return {ok(sum)};
   return {hint(
       {.symptom = sum + ": PEs that use them whole are killed by the kernel",

@@ -1,4 +1,4 @@
-// Launchers and libraries that gshmem loads at run time.
+// Launchers, the library itself, and those that it loads at run time.
 #include "bootstrap/bootstrap.h"
 #include "host/base/error.h"
 #include "host/base/gdrapi.h"
@@ -20,6 +20,11 @@ const char* lookup(const char* name, void* machine) {
 
 /// The launcher of this process, by the variables it set; empty = unknown.
 std::string launcher_name(const Machine& machine) {
+  Machine copy = machine;
+  if (const auto* of_several = bootstrap::launcher_of_several(lookup, &copy)) {
+    const bool by_slurm = machine.env("SLURM_STEP_ID") != nullptr;
+    if (!by_slurm) return of_several->name;
+  }
   const auto set = [&](const char* name) { return machine.env(name) != nullptr; };
   std::string name;
   if (set("OMPI_COMM_WORLD_SIZE")) name = "Open MPI's mpirun";
@@ -115,7 +120,7 @@ void look_for_vni(const Machine& machine, Findings& findings) {
 Findings check_launcher(const Machine& machine) {
   const std::string name = launcher_name(machine);
   Machine copy = machine;
-  const char* const lonely = bootstrap::launcher_without_pmix(lookup, &copy);
+  const auto* const lonely = bootstrap::launcher_of_several(lookup, &copy);
   if (machine.env("PMIX_RANK") != nullptr) {
     return {ok("started by " + name + " as PMIx rank " + machine.env_or_empty("PMIX_RANK"))};
   }
@@ -126,14 +131,45 @@ Findings check_launcher(const Machine& machine) {
     return {
         ok(name.empty() ? "started without a launcher: a job of one PE" : "started by " + name)};
   }
-  return {problem({.symptom = "every process is a job of one PE of its own",
-                   .cause = strprintf("%s=%s, but %s gives no PMIx (PMIX_RANK is not set)", lonely,
-                                      machine.env(lonely), name.c_str()),
-                   .fix = machine.env("SLURM_STEP_ID") != nullptr
-                              ? "srun --mpi=pmix ...   (srun --mpi=list shows what there is)"
-                              : "Open MPI's mpirun; or GSHMEM_UID_ADDRESS=<host>:<port> with "
-                                "GSHMEM_UID_RANK and GSHMEM_UID_SIZE; or "
-                                "GSHMEMX_INIT_WITH_MPI_COMM in the program"})};
+  if (lonely->rank == std::string_view("RANK") && machine.env("MASTER_PORT") != nullptr) {
+    return {ok("started by torchrun as rank " + machine.env_or_empty("RANK"))};
+  }
+  return {problem(
+      {.symptom = "init fails: this process is one of several, and cannot join them",
+       .cause = bootstrap::cannot_join(*lonely, lookup, &copy),
+       .fix = std::string(lonely->way_out) + "; or GSHMEMX_INIT_WITH_MPI_COMM in the program"})};
+}
+
+Findings check_library(const Machine& machine) {
+  const ProgramLibrary& library = machine.program_library;
+  const SharedLibrary &mine = library.mine, &loaded = library.loaded;
+  const bool differs =
+      !loaded.file.empty() && (loaded.version != mine.version || loaded.abi != mine.abi);
+  Findings findings;
+  if (differs) {
+    findings.push_back(problem(
+        {.symptom = "programs load another libgshmem.so than this gshmem-info belongs to",
+         .cause = library_text(loaded) + strprintf("; this gshmem-info has version %s, ABI %u",
+                                                   mine.version.c_str(), mine.abi),
+         .fix = "the folder of the wanted libgshmem.so first in LD_LIBRARY_PATH, or the "
+                "gshmem-info beside the one that is loaded"}));
+  } else {
+    findings.push_back(ok(library_text(library)));
+  }
+  if (library.found.size() > 1) {
+    findings.push_back(hint({.symptom = "programs may load different libgshmem.so",
+                             .cause = "the search path has " + joined(library.found),
+                             .fix = "one of their folders in LD_LIBRARY_PATH, not several"}));
+  }
+  if (!machine.others_nvshmem.empty()) {
+    findings.push_back(
+        hint({.symptom = "programs linked with gshmem's libnvshmem_host.so do not start (undefined "
+                         "symbol: gshmem_init)",
+              .cause = "the loader finds NVSHMEM's first: " + machine.others_nvshmem,
+              .fix = "the folder lib/gshmem/nvshmem/lib of gshmem's prefix first in "
+                     "LD_LIBRARY_PATH"}));
+  }
+  return findings;
 }
 
 Findings check_pmix(const Machine& machine) {

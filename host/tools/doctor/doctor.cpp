@@ -39,8 +39,10 @@ Diagnosis diagnose(const Machine& machine) {
 }
 
 bool speaks_for_host(const Machine& machine) {
-  // Open MPI, Slurm, and hydra by way of MPICH.
-  for (const char* name : {"OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID", "MPI_LOCALRANKID"}) {
+  // Open MPI, Slurm, hydra by way of MPICH, PALS, Flux, jsrun, MVAPICH, torchrun.
+  for (const char* name : {"OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID", "MPI_LOCALRANKID",
+                           "PALS_LOCAL_RANKID", "FLUX_TASK_LOCAL_ID", "JSM_NAMESPACE_LOCAL_RANK",
+                           "MV2_COMM_WORLD_LOCAL_RANK", "LOCAL_RANK"}) {
     if (machine.env(name) != nullptr) return machine.env_or_empty(name) == "0";
   }
   return true;

@@ -89,9 +89,13 @@ Machine this_machine() {
   machine.open_files = limit_of(RLIMIT_NOFILE);
   machine.built_with_pmix = GSHMEM_INFO_PMIX != 0;
   machine.cuda = cuda_facts();
+  machine.program_library = program_library();
+  machine.others_nvshmem = nvshmem_of_others();
   machine.config = config_or_defaults();
   machine.variables = config_entries_from_env();
   machine.unknown_names = config_unknown_names_from_env();
+  if (const std::string names = config_names_without_twin_from_env(); !names.empty())
+    machine.unknown_names.push_back(names);
   machine.env = env_lookup;
   machine.open_errno = open_errno;
   machine.volume_bytes = volume_bytes;
@@ -119,12 +123,7 @@ bool in_container(const Machine& machine) {
 }
 
 std::string bytes_text(std::uint64_t bytes) {
-  if (bytes == Limit::kUnlimited) return "unlimited";
-  constexpr const char* kUnits[] = {"bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
-  double value = static_cast<double>(bytes);
-  std::size_t unit = 0;
-  for (; value >= 1024; ++unit) value /= 1024;  // 64 bits end at 16 EiB
-  return strprintf("%.4g %s", value, kUnits[unit]);
+  return bytes == Limit::kUnlimited ? "unlimited" : size_in_units(bytes);
 }
 
 std::string joined(const std::vector<std::string>& words, std::string_view between) {

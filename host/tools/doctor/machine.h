@@ -5,6 +5,7 @@
 #include "host/base/config.h"
 #include "host/base/nvml.h"
 #include "host/runtime/gpu/gpu.h"
+#include "host/tools/info/library.h"
 
 #include <cstdint>
 #include <filesystem>
@@ -58,6 +59,8 @@ struct Machine {
   Limit memlock, open_files;
   bool built_with_pmix = true;
   CudaFacts cuda;
+  ProgramLibrary program_library;
+  std::string others_nvshmem;              ///< info::nvshmem_of_others
   Config config;                           ///< defaults where the environment has bad values
   std::vector<ConfigEntry> variables;      ///< as set, good or bad
   std::vector<std::string> unknown_names;  ///< complete sentences about GSHMEM_* that are not ours

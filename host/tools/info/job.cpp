@@ -1,5 +1,6 @@
 #include "host/tools/info/report.h"
 
+#include "bootstrap/bootstrap.h"
 #include "host/base/config.h"
 #include "host/base/error.h"
 #include "host/runtime/process.h"
@@ -71,7 +72,9 @@ Path path_between(const PeFacts& from, const PeFacts& to, const std::vector<GpuI
 }
 
 bool launched() {
-  return env_lookup("PMIX_RANK") != nullptr || env_lookup("GSHMEM_UID_ADDRESS") != nullptr;
+  const auto lookup = [](const char* name, void*) { return env_lookup(name); };
+  return env_lookup("PMIX_RANK") != nullptr || env_lookup("GSHMEM_UID_ADDRESS") != nullptr ||
+         bootstrap::launcher_of_several(lookup, nullptr) != nullptr;
 }
 
 Job join_job() {

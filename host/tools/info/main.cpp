@@ -1,5 +1,6 @@
 // gshmem-info: version, build, variables, GPUs, network cards, and under a launcher how the PEs of
 // the job reach each other; or, with --doctor, what is in the way of the fast path.
+#include "bootstrap/bootstrap.h"
 #include "host/base/error.h"
 #include "host/tools/doctor/doctor.h"
 #include "host/tools/info/report.h"
@@ -20,6 +21,8 @@ struct Options {
 };
 
 void declare(CLI::App& app, Options& options) {
+  app.set_version_flag("--version", gshmem::info::version_line(),
+                       "print the version, the number of the ABI and the level of NVSHMEM");
   app.add_flag("--json", options.json, "print JSON");
   app.add_flag(
       "--job,!--no-job", options.job,
@@ -47,7 +50,10 @@ void declare(CLI::App& app, Options& options) {
 /// does.
 bool speaks(const gshmem::info::Report& report) {
   if (report.job) return report.job->rank == 0;
-  for (const char* name : {"PMIX_RANK", "GSHMEM_UID_RANK"}) {
+  const auto lookup = [](const char* name, void*) { return gshmem::env_lookup(name); };
+  const auto* const launcher = gshmem::bootstrap::launcher_of_several(lookup, nullptr);
+  for (const char* name :
+       {"PMIX_RANK", "GSHMEM_UID_RANK", launcher ? launcher->rank : "GSHMEM_UID_RANK"}) {
     const char* rank = gshmem::env_lookup(name);
     if (rank != nullptr) return std::strcmp(rank, "0") == 0;
   }

@@ -3,6 +3,9 @@
 
 #include "host/base/error.h"
 
+#include "host/tools/info/library.h"
+
+#include <gshmem/abi/state.h>
 #include <gshmem/gshmem.h>
 
 #if defined(GSHMEM_HAVE_CUDA)
@@ -57,7 +60,10 @@ std::vector<Fact> build_facts() {
   return {
       {"version", strprintf("%d.%d.%d", GSHMEM_VENDOR_MAJOR_VERSION, GSHMEM_VENDOR_MINOR_VERSION,
                             GSHMEM_VENDOR_PATCH_VERSION)},
+      {"abi", std::to_string(abi::kStateAbi)},
+      {"library", library_text(program_library())},
       {"specification", strprintf("OpenSHMEM %d.%d", GSHMEM_MAJOR_VERSION, GSHMEM_MINOR_VERSION)},
+      {"nvshmem", GSHMEM_INFO_NVSHMEM},
       {"compiler", compiler},
       {"build_type", GSHMEM_INFO_BUILD_TYPE},
       {"sanitizers", GSHMEM_INFO_SANITIZE[0] ? GSHMEM_INFO_SANITIZE : "none"},
@@ -69,6 +75,12 @@ std::vector<Fact> build_facts() {
 }
 
 }  // namespace
+
+std::string version_line() {
+  return strprintf("gshmem %d.%d.%d, ABI %u, NVSHMEM " GSHMEM_INFO_NVSHMEM,
+                   GSHMEM_VENDOR_MAJOR_VERSION, GSHMEM_VENDOR_MINOR_VERSION,
+                   GSHMEM_VENDOR_PATCH_VERSION, abi::kStateAbi);
+}
 
 std::vector<VariableReport> check_variables(std::vector<ConfigEntry> entries) {
   std::vector<VariableReport> reports;
@@ -83,7 +95,9 @@ std::vector<VariableReport> check_variables(std::vector<ConfigEntry> entries) {
           },
           &report.entry);
     } catch (const Error& error) {
-      report.error = error.what();
+      // It begins with the variable's name, which need not be the one that the user has set.
+      const std::string& name = report.entry.name;
+      report.error = report.entry.set_by + std::string(error.what()).substr(name.size());
     }
     reports.push_back(std::move(report));
   }
@@ -106,6 +120,8 @@ Report collect(const std::string& sysfs_root) {
   report.build = build_facts();
   report.variables = check_variables(config_entries_from_env());
   report.unknown_variables = config_unknown_names_from_env();
+  if (const std::string names = config_names_without_twin_from_env(); !names.empty())
+    report.unknown_variables.push_back(names);
   try {
     report.no_gpus = why_no_gpu();
     report.gpus = gpu_list();

@@ -90,6 +90,8 @@ struct Report {
 
 [[nodiscard]] std::string as_text(const Report& report);
 [[nodiscard]] std::string as_json(const Report& report);
+/// "gshmem 0.1.0, ABI 12, NVSHMEM 3.8.0".
+[[nodiscard]] std::string version_line();
 /// The variables as the tables in docs/variables.md.
 [[nodiscard]] std::string variables_as_markdown(const std::vector<ConfigEntry>& entries);
 
