@@ -112,13 +112,13 @@ GSHMEM_OUTLINE void bad_state(const char* call, [[maybe_unused]] const State* st
     trap();
   }
 #if defined(GSHMEM_DEVICE_CHECKS) && GSHMEM_DEVICE_CHECKS
-  printf("gshmem: %s: %s\n", call, kNoInit);
+  printf("gshmem[-] ERROR: %s: %s\n", call, kNoInit);
 #else
   (void)kNoInit;
 #endif
 #else
   const char* const why = gshmemi_ambient()->why_none;
-  printf("gshmem: %s: %s\n", call, why != nullptr ? why : kNoInit);
+  printf("gshmem[-] ERROR: %s: %s\n", call, why != nullptr ? why : kNoInit);
   fflush(stdout);
 #endif
   trap();

@@ -21,7 +21,10 @@ std::string bad_argument(const abi::FaultRecord& f) {
     case abi::Rule::kOverflow:
       return strprintf("%s = %lu is too large, the size in bytes overflows", is, value);
     case abi::Rule::kSymmetric:
-      return strprintf("%s = 0x%lx (%lu bytes) is not in the symmetric heap", is, value, limit);
+      return strprintf(
+          "%s = 0x%lx (%lu bytes) is not in the symmetric heap, of which gshmem_malloc gives "
+          "memory",
+          is, value, limit);
     case abi::Rule::kNotNull:
       return strprintf("%s = 0x%lx is null, where %lu bytes are needed", is, value, limit);
     case abi::Rule::kAligned:
@@ -153,8 +156,9 @@ std::string fault_message(const abi::FaultRecord& f) {
       if (std::string_view(f.call) != "atomic") break;
       return strprintf(
           "atomic or signal to PE %d: GPUs of this job map each other by a link without "
-          "native atomics (PCIe), and there is no network to do it; unset GSHMEM_NIC, "
-          "install libfabric, or choose GPUs with NVLink (gshmem-info --doctor)",
+          "native atomics (PCIe, or one that CUDA and NVML do not show), and there is no network "
+          "to do it; unset GSHMEM_NIC, install libfabric, or choose GPUs with NVLink (gshmem-info "
+          "--doctor)",
           f.pe);
     case GSHMEMX_ERROR_PEER_FAILED:
       return strprintf("PE %d died: its process ended without gshmem_finalize", f.pe);

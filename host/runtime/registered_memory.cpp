@@ -40,9 +40,10 @@ std::uint64_t RegisteredMemory::reserve(const char* call, std::size_t bytes,
                     abi::kMaxRegistered));
   require(bytes <= allocator_.largest_free(), GSHMEMX_ERROR_OUT_OF_MEMORY, [&] {
     return strprintf(
-        "%s: argument size = %zu: of %lu bytes of addresses for registered memory %lu are free, "
-        "%lu of them in one piece; raise GSHMEM_REGISTERED_SIZE",
-        call, bytes, allocator_.capacity(), allocator_.bytes_free(), allocator_.largest_free());
+        "%s: argument size = %zu: of %s of addresses for registered memory %lu are free, %lu of "
+        "them in one piece; raise GSHMEM_REGISTERED_SIZE",
+        call, bytes, size_text(allocator_.capacity()).c_str(), allocator_.bytes_free(),
+        allocator_.largest_free());
   });
   std::uint64_t at = wish.value_or(0) - place_.begin;  // wraps to no offset without one
   if (!wish || !allocator_.allocate_at(at, bytes)) at = allocator_.allocate(bytes);

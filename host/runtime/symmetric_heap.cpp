@@ -102,7 +102,7 @@ void* SymmetricHeap::allocate(const char* call, std::size_t bytes, std::size_t a
 void* SymmetricHeap::room_for(const char* call, std::size_t bytes, std::size_t alignment) {
   try {
     require(bytes <= capacity(), GSHMEMX_ERROR_OUT_OF_MEMORY,
-            strprintf("%zu bytes requested of a heap of %lu", bytes, capacity()));
+            size_text(bytes) + " requested of a heap of " + size_text(capacity()));
     require(alignment <= memory_.alignment, GSHMEMX_ERROR_OUT_OF_MEMORY,
             strprintf("argument alignment = %zu is larger than that of the heap, %lu", alignment,
                       memory_.alignment));

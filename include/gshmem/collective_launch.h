@@ -148,7 +148,8 @@ inline int gshmemx_collective_launch_query_gridsize(const void* func, dim3 block
   if (outcome.status == GSHMEMX_SUCCESS) {
     *gridsize = largest;
   } else {
-    std::fprintf(stderr, "gshmem: gshmemx_collective_launch_query_gridsize: %s\n", outcome.why);
+    std::fprintf(stderr, "gshmem[-] ERROR: gshmemx_collective_launch_query_gridsize: %s\n",
+                 outcome.why);
   }
   return outcome.status;
 }

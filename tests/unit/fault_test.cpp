@@ -39,7 +39,8 @@ TEST_CASE("a_bad_argument_is_told_by_the_rule_that_it_breaks") {
   CHECK(text_of(Rule::kPe, -1, 4) == " = -1 is out of range [0, 4)");
   CHECK(text_of(Rule::kOverflow, -1, 0) ==
         " = 18446744073709551615 is too large, the size in bytes overflows");
-  CHECK(text_of(Rule::kSymmetric, 255, 8) == " = 0xff (8 bytes) is not in the symmetric heap");
+  CHECK(text_of(Rule::kSymmetric, 255, 8) ==
+        " = 0xff (8 bytes) is not in the symmetric heap, of which gshmem_malloc gives memory");
   CHECK(text_of(Rule::kNotNull, 0, 8) == " = 0x0 is null, where 8 bytes are needed");
   CHECK(text_of(Rule::kAligned, 255, 8) == " = 0xff is not aligned to 8 bytes");
   CHECK(text_of(Rule::kStride, -3, 1) == " = -3 is a stride and must be at least 1");

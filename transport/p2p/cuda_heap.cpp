@@ -78,9 +78,10 @@ class HeapMaker {
       std::size_t free = 0, total = 0;
       GSHMEM_CU(&cuda_, cuMemGetInfo, &free, &total);
       throw Error(GSHMEMX_ERROR_OUT_OF_MEMORY,
-                  strprintf("symmetric heap of %lu bytes does not fit on the GPU (%zu of %zu bytes "
-                            "free); lower GSHMEM_SYMMETRIC_SIZE",
-                            heap_.bytes, free, total));
+                  strprintf("symmetric heap of %s does not fit on the GPU (%s of %s free); lower "
+                            "GSHMEM_SYMMETRIC_SIZE",
+                            size_text(heap_.bytes).c_str(), size_text(free).c_str(),
+                            size_text(total).c_str()));
     }
     cuda_.check(result, "cuMemCreate");
     heap_.memory = CudaAllocation(cuda_, handle);

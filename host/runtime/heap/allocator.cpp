@@ -41,10 +41,10 @@ std::uint64_t OffsetAllocator::allocate(std::uint64_t bytes, std::uint64_t align
   const auto fit = best_fit(reserved, align);
   if (fit == free_by_size_.end()) {
     throw Error(GSHMEMX_ERROR_OUT_OF_MEMORY,
-                strprintf("symmetric heap: %" PRIu64 " bytes requested (aligned to %" PRIu64
-                          "), %" PRIu64 " of %" PRIu64 " free, largest free block %" PRIu64
-                          "; GSHMEM_SYMMETRIC_SIZE sets the size of the heap",
-                          bytes, alignment, bytes_free_, capacity_bytes_, largest_free()),
+                strprintf("symmetric heap: %s requested (aligned to %" PRIu64 "), %s of %s free, "
+                          "largest free block %s",
+                          size_text(bytes).c_str(), alignment, size_text(bytes_free_).c_str(),
+                          size_text(capacity_bytes_).c_str(), size_text(largest_free()).c_str()),
                 where);
   }
 
