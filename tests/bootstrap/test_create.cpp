@@ -33,6 +33,7 @@ class Variable {
 Config automatic(double timeout_seconds = 5) {
   Config config = uid_config(timeout_seconds);
   config.bootstrap = BootstrapKind::kAuto;
+  config.uid_rank = config.uid_size = -1;
   return config;
 }
 
