@@ -56,6 +56,8 @@ class TestMachine {
     machine.host = tree.parent_path().filename().string();
     machine.architecture = "x86_64";
     machine.cuda.why_none = "no driver here";
+    machine.program_library.mine = {.file = "", .version = "0.1.0", .abi = 12};
+    machine.program_library.why_none = "cannot load";
     std::ifstream lines(tree);
     for (std::string line; std::getline(lines, line);) {
       if (line.empty() || line[0] == '#') continue;
@@ -201,6 +203,13 @@ class TestMachine {
     } else if (what == "library") {  // SONAME FILE MISSING-SYMBOL...
       text >> a >> b;
       libraries_[a] = {.file = b, .why_not = "", .missing = words_of(text)};
+    } else if (what == "loaded") {  // FILE VERSION ABI of the libgshmem.so that programs load
+      SharedLibrary& loaded = machine.program_library.loaded;
+      text >> loaded.file >> loaded.version >> loaded.abi;
+    } else if (what == "found") {  // FILE... called libgshmem.so in the search path
+      machine.program_library.found = words_of(text);
+    } else if (what == "nvshmem") {  // FILE of NVSHMEM's own library
+      text >> machine.others_nvshmem;
     } else if (what == "error") {  // FILE ERRNO, when it is opened
       text >> a;
       text >> errors_[a];
