@@ -5,7 +5,7 @@
 #include "host/base/config.h"
 #include "host/base/nvml.h"
 #include "host/runtime/gpu/gpu.h"
-#include "host/tools/info/library.h"
+#include "host/tools/info/program_library.h"
 
 #include <cstdint>
 #include <filesystem>

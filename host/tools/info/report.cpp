@@ -3,7 +3,7 @@
 
 #include "host/base/error.h"
 
-#include "host/tools/info/library.h"
+#include "host/tools/info/program_library.h"
 
 #include <gshmem/abi/state.h>
 #include <gshmem/gshmem.h>

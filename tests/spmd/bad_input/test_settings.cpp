@@ -1,6 +1,9 @@
 // What nobody sees in the results of a job: that it is silent when nothing is wrong, that a setting
 // is obeyed where another way would do as well, what is said of a fault, and what programs inherit
 // that are started meanwhile.
+#include <gshmem/compat/nvshmemx.h>
+#include <gshmem/device/core/registrar.h>
+
 #include "tests/sanitizers/sanitizers.h"
 #include "tests/spmd/bad_input/children.h"
 
@@ -284,6 +287,44 @@ TEST_CASE("programs_that_a_pe_starts_inherit_no_descriptor_of_the_library") {
       CHECK(outcome.code == 0);
       CHECK_FALSE(contains(outcome.output, "inherited"));
       CHECK_FALSE(contains(outcome.output, "\n0 more"));  // else this shows nothing
+    }
+  }
+}
+
+// The kernels did nothing, and the program ended with 0.
+TEST_CASE("kernels_without_a_gpu_are_a_warning_of_pe_0_and_an_error_under_nvshmem_s_names") {
+  const Environment hidden{{"GSHMEM_DEVICE", "auto"}, {"CUDA_VISIBLE_DEVICES", ""}};
+  constexpr const char* kText = "this program has kernels, and there is no GPU for them: ";
+  const auto run = [](bool has_kernels, int (*init)()) {
+    const auto upload = [](const void*, unsigned long) { return 0; };
+    static const gshmemi_unit unit{upload, sizeof(abi::DeviceState), abi::kStateAbi};
+    if (has_kernels) gshmemi_register_unit(&unit);
+    std::printf("status %d\n", init());
+    print_fault();
+    if (gshmemx_pe_handle()) gshmem_finalize();
+  };
+  const auto ours = [] { return gshmemx_init_attr(GSHMEMX_INIT_DEFAULT, nullptr); };
+  const auto theirs = [] { return nvshmemx_init_attr(GSHMEMX_INIT_DEFAULT, nullptr); };
+  const auto warned = in_children(2, quick(hidden), [&](int) { run(true, ours); });
+  for (const std::size_t pe : {0, 1}) {
+    INFO(warned[pe].output);
+    CHECK(contains(warned[pe].output, "status 0\n"));
+    CHECK(times(warned[pe].output, kText) == (pe == 0 ? 1 : 0));
+    CHECK(times(warned[pe].output, "set GSHMEM_DEVICE=cpu") == (pe == 0 ? 1 : 0));
+  }
+  const Outcome failed = in_child(quick(hidden), [&] { run(true, theirs); });
+  INFO(failed.output);
+  CHECK(contains(failed.output, "status " + std::to_string(GSHMEMX_ERROR_NOT_SUPPORTED) + "\n"));
+  CHECK((contains(failed.output, kText) && contains(failed.output, "set GSHMEM_DEVICE=cpu")));
+  // Where CPU mode is asked for, and where host functors are all there is, nothing is said.
+  for (const Environment& environment :
+       {hidden, Environment{{"GSHMEM_DEVICE", "cpu"}, {"CUDA_VISIBLE_DEVICES", ""}}}) {
+    const bool has_kernels = environment.at("GSHMEM_DEVICE") == std::string("cpu");
+    for (int (*init)() : {+ours, +theirs}) {
+      const Outcome silent = in_child(quick(environment), [&] { run(has_kernels, init); });
+      INFO(silent.output);
+      CHECK(contains(silent.output, "status 0\n"));
+      CHECK_FALSE(contains(silent.output, "WARN"));
     }
   }
 }

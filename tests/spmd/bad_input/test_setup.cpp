@@ -2,7 +2,6 @@
 // wrong, in bounded time, on all PEs.
 #include "tests/spmd/bad_input/children.h"
 
-#include <gshmem/compat/nvshmemx.h>
 #include <gshmem/device/core/registrar.h>
 
 #include "tests/sanitizers/sanitizers.h"
@@ -471,42 +470,6 @@ TEST_CASE("cuda_mode_without_a_gpu_is_an_error") {
   for (const char* of_a_driver : {"libcuda.so.1", "CUDA driver"})
     if (contains(outcome.output, of_a_driver)) reason = of_a_driver;
   expect_status(outcome, GSHMEMX_ERROR_NOT_SUPPORTED, {"GSHMEM_DEVICE=cuda: ", reason});
-}
-
-// The kernels did nothing, and the program ended with 0.
-TEST_CASE("kernels_without_a_gpu_are_a_warning_of_pe_0_and_an_error_under_nvshmem_s_names") {
-  const Environment hidden{{"GSHMEM_DEVICE", "auto"}, {"CUDA_VISIBLE_DEVICES", ""}};
-  constexpr const char* kText = "this program has kernels, and there is no GPU for them: ";
-  const auto run = [](bool has_kernels, int (*init)()) {
-    const auto upload = [](const void*, unsigned long) { return 0; };
-    static const gshmemi_unit unit{upload, sizeof(abi::DeviceState), abi::kStateAbi};
-    if (has_kernels) gshmemi_register_unit(&unit);
-    std::printf("status %d\n", init());
-    print_fault();
-    if (gshmemx_pe_handle()) gshmem_finalize();
-  };
-  const auto ours = [] { return gshmemx_init_attr(GSHMEMX_INIT_DEFAULT, nullptr); };
-  const auto theirs = [] { return nvshmemx_init_attr(GSHMEMX_INIT_DEFAULT, nullptr); };
-  const auto warned = in_children(2, quick(hidden), [&](int) { run(true, ours); });
-  for (const std::size_t pe : {0, 1}) {
-    INFO(warned[pe].output);
-    CHECK(contains(warned[pe].output, "status 0\n"));
-    CHECK(times(warned[pe].output, kText) == (pe == 0 ? 1 : 0));
-    CHECK(times(warned[pe].output, "set GSHMEM_DEVICE=cpu") == (pe == 0 ? 1 : 0));
-  }
-  expect_status(in_child(quick(hidden), [&] { run(true, theirs); }), GSHMEMX_ERROR_NOT_SUPPORTED,
-                {kText, "set GSHMEM_DEVICE=cpu"});
-  // Where CPU mode is asked for, and where host functors are all there is, nothing is said.
-  for (const Environment& environment :
-       {hidden, Environment{{"GSHMEM_DEVICE", "cpu"}, {"CUDA_VISIBLE_DEVICES", ""}}}) {
-    const bool has_kernels = environment.at("GSHMEM_DEVICE") == std::string("cpu");
-    for (int (*init)() : {+ours, +theirs}) {
-      const Outcome silent = in_child(quick(environment), [&] { run(has_kernels, init); });
-      INFO(silent.output);
-      CHECK(contains(silent.output, "status 0\n"));
-      CHECK_FALSE(contains(silent.output, "WARN"));
-    }
-  }
 }
 
 TEST_CASE("pes_in_different_modes_or_with_a_failed_init_are_an_error_on_all") {

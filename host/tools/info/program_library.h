@@ -30,7 +30,7 @@ struct ProgramLibrary {
 
 /// "/usr/lib/libgshmem.so.0.1.0, version 0.1.0, ABI 12".
 [[nodiscard]] std::string library_text(const SharedLibrary& library);
-/// The same of what programs load, or where it is and that they need a path to it.
+/// That of what programs load, or where one is and that they need a path to it.
 [[nodiscard]] std::string library_text(const ProgramLibrary& library);
 
 }  // namespace gshmem::info

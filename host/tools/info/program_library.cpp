@@ -1,4 +1,4 @@
-#include "host/tools/info/library.h"
+#include "host/tools/info/program_library.h"
 
 #include "host/base/config.h"
 #include "host/base/dynamic_library.h"
