@@ -2,12 +2,13 @@
 
 #include "host/base/at_fork.h"
 #include "host/base/fd.h"
+#include "host/base/layout.h"
 #include "host/base/net/reception.h"
+#include "host/base/random.h"
 #include "host/base/system_call.h"
 
 #include <fcntl.h>
 #include <poll.h>
-#include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -28,20 +29,16 @@ constexpr double kGoneSeconds = 1;  // to tell all PEs of the host
 
 constexpr std::size_t kMaxBytes = 4096;
 
+using Name = LocalPeers::Name;
+
 /// The head of a letter.
 struct Sender {
-  std::uint32_t magic = 0x6773686d;
-  std::int32_t index;
-  std::uint32_t kind;
+  Name word{};              ///< of the PE to which it goes
+  std::uint32_t epoch = 0;  ///< reserved: always 0
+  std::int32_t index = -1;
+  std::uint32_t kind = 0;
+  std::uint32_t unused = 0;
 };
-
-using Name = std::array<std::uint64_t, 2>;
-
-Name random_name() {
-  Name name;
-  check_errno(getrandom(name.data(), sizeof(name), 0), "getrandom");
-  return name;
-}
 
 /// Not the process id, of which containers have their own. Children of one process have different
 /// ones, too.
@@ -50,7 +47,7 @@ std::uint64_t this_process() {
   const std::uint64_t forks = (fork_count() + 1) & 0xffff;
   std::uint64_t now = known.load();
   while ((now & 0xffff) != forks) {
-    const std::uint64_t made = random_name()[0] << 16 | forks;
+    const std::uint64_t made = random_bits<std::uint64_t>() << 16 | forks;
     if (known.compare_exchange_strong(now, made)) return made;
   }
   return now;
@@ -86,16 +83,33 @@ Fd duplicate(int fd) {
   return Fd(static_cast<int>(check_errno(fcntl(fd, F_DUPFD_CLOEXEC, 0), "fcntl(F_DUPFD)")));
 }
 
-/// The first greeting of PE `index` to the one of that name.
-net::Frame hello_to(const Name& name, int index) {
+/// The first greeting of PE `index` to the one with that word.
+net::Frame hello_to(const Name& word, int index) {
   return net::make_frame({.kind = net::FrameKind::kHello, .rank = index},
-                         std::as_bytes(std::span(name)));
+                         std::as_bytes(std::span(word)));
+}
+
+/// The descriptors that came with a message, however many.
+std::vector<Fd> descriptors_of(cmsghdr* part) {
+  std::vector<Fd> fds;
+  for (std::size_t at = CMSG_LEN(0); at + sizeof(int) <= part->cmsg_len; at += sizeof(int)) {
+    int fd = -1;
+    std::memcpy(&fd, reinterpret_cast<const char*>(part) + at, sizeof(fd));
+    fds.emplace_back(fd);
+  }
+  return fds;
 }
 
 }  // namespace
 
+std::uint64_t LocalPeers::layout() {
+  return layout_of({sizeof(Contact), offsetof(Contact, word), offsetof(Contact, process),
+                    sizeof(Sender), offsetof(Sender, epoch), offsetof(Sender, index),
+                    offsetof(Sender, kind)});
+}
+
 LocalPeers::Contact LocalPeers::open() {
-  const Name name = random_name();
+  const Name name = random_bits<Name>();
   listener_ = make_socket(SOCK_STREAM | SOCK_NONBLOCK);
   const Address own(name);
   check_errno(::bind(listener_.get(), own.get(), own.length), "bind");
@@ -107,7 +121,7 @@ LocalPeers::Contact LocalPeers::open() {
   const int yes = 1;
   check_errno(::setsockopt(mailbox_.get(), SOL_SOCKET, SO_PASSCRED, &yes, sizeof(yes)),
               "setsockopt(SO_PASSCRED)");
-  contact_ = {name, this_process()};
+  contact_ = {name, random_bits<Name>(), this_process()};
   return contact_;
 }
 
@@ -149,7 +163,8 @@ void LocalPeers::connect_to_lower(std::vector<Link>& links) {
       throw Error(GSHMEMX_ERROR_PEER_FAILED, strprintf("cannot connect to PE %d on this host: %s",
                                                        group_->pe(i), reason.c_str()));
     }
-    const net::Frame hello = hello_to(name, group_->index);
+    const net::Frame hello =
+        hello_to(contacts_[static_cast<std::size_t>(i)].word, group_->index);
     const auto sent = ::send(socket.get(), hello->data(), hello->size(), MSG_NOSIGNAL);
     require(sent == static_cast<ssize_t>(hello->size()), GSHMEMX_ERROR_PEER_FAILED,
             strprintf("PE %d closed its connection during init", group_->pe(i)));
@@ -180,7 +195,7 @@ void LocalPeers::accept_higher(std::vector<Link>& links) {
     }
     const int index = net::header_of(hello).rank;
     const bool expected = std::find(missing.begin(), missing.end(), index) != missing.end();
-    if (user == geteuid() && expected && *hello == *hello_to(contact_.name, index)) return {};
+    if (user == geteuid() && expected && *hello == *hello_to(contact_.word, index)) return {};
     return {GSHMEMX_ERROR_BOOTSTRAP, "refused: not a PE of this host" + refused};
   };
   const auto take = [&](net::Stream caller, const net::FrameHeader& hello) {
@@ -218,11 +233,14 @@ void LocalPeers::hang_up() noexcept {
 /// False when its mailbox is full for now, or too many descriptors are under way (unix(7),
 /// ETOOMANYREFS).
 bool LocalPeers::post(int i, Kind kind, int fd, std::span<const char> bytes) {
-  Sender sender{.index = group_->index, .kind = static_cast<std::uint32_t>(kind)};
+  const Contact& contact = contacts_[static_cast<std::size_t>(i)];
+  Sender sender{.word = contact.word,
+                .index = group_->index,
+                .kind = static_cast<std::uint32_t>(kind)};
   std::vector<char> content(bytes.begin(), bytes.end());
   iovec data[2] = {{&sender, sizeof(sender)}, {content.data(), content.size()}};
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
-  Address to(contacts_[static_cast<std::size_t>(i)].name, true);
+  Address to(contact.name, true);
   msghdr message{};
   message.msg_name = &to.un;
   message.msg_namelen = to.length;
@@ -245,7 +263,8 @@ bool LocalPeers::post(int i, Kind kind, int fd, std::span<const char> bytes) {
               strprintf("cannot pass a segment to PE %d: %s", group_->pe(i), std::strerror(errno)));
 }
 
-/// False when the mailbox is empty. Letters of strangers are dropped.
+/// False when the mailbox is empty. Letters of strangers are dropped, with all descriptors that came
+/// with them: any user of the host can send some.
 bool LocalPeers::take_letter() {
   Sender sender{};
   std::vector<char> content(kMaxBytes);
@@ -260,18 +279,16 @@ bool LocalPeers::take_letter() {
       [&] { return ::recvmsg(mailbox_.get(), &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT); });
   if (n < 0 && errno == EAGAIN) return false;
   check_errno(n, "recvmsg");
-  Letter letter;
+  std::vector<Fd> fds;
   ucred from{};  // comes with every letter: SO_PASSCRED
   for (cmsghdr* part = CMSG_FIRSTHDR(&message); part != nullptr;
        part = CMSG_NXTHDR(&message, part)) {
     if (part->cmsg_type == SCM_CREDENTIALS) std::memcpy(&from, CMSG_DATA(part), sizeof(from));
-    if (part->cmsg_type != SCM_RIGHTS) continue;
-    int fd = -1;
-    std::memcpy(&fd, CMSG_DATA(part), sizeof(int));
-    letter.fd = Fd(fd);
+    if (part->cmsg_type == SCM_RIGHTS) fds = descriptors_of(part);
   }
-  if (n < static_cast<ssize_t>(sizeof(sender)) || sender.magic != Sender{}.magic ||
-      from.uid != geteuid() || sender.index < 0 || sender.index >= size())
+  if (from.uid != geteuid() || n < static_cast<ssize_t>(sizeof(sender)) ||
+      sender.word != contact_.word || sender.epoch != 0 || sender.index < 0 ||
+      sender.index >= size())
     return true;
   require((message.msg_flags & MSG_CTRUNC) == 0, GSHMEMX_ERROR_SYSTEM, [&] {
     return strprintf("no descriptor left for the segment of PE %d: %s", group_->pe(sender.index),
@@ -283,7 +300,9 @@ bool LocalPeers::take_letter() {
     return true;
   }
   content.resize(static_cast<std::size_t>(n) - sizeof(sender));
+  Letter letter;
   letter.bytes = std::move(content);
+  if (!fds.empty()) letter.fd = std::move(fds.front());
   letters_[index].push(std::move(letter));
   return true;
 }

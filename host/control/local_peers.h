@@ -21,11 +21,16 @@ namespace gshmem::control {
 
 class LocalPeers {
  public:
+  using Name = std::array<std::uint64_t, 2>;
   /// What a PE tells the others of itself; travels as it is in memory. Zero: it has no sockets.
   struct Contact {
-    std::array<std::uint64_t, 2> name{};  ///< of its sockets
-    std::uint64_t process = 0;            ///< whose thread it is
+    Name name{};                ///< of its sockets, which all of the host can read (/proc/net/unix)
+    Name word{};                ///< random: only PEs of the job know it; what comes without is dropped
+    std::uint64_t process = 0;  ///< whose thread it is
   };
+
+  /// Of contacts and letters (layout.h).
+  [[nodiscard]] static std::uint64_t layout();
 
   /// Opens this PE's sockets. Errors: GSHMEMX_ERROR_SYSTEM.
   [[nodiscard]] Contact open();

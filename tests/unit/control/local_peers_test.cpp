@@ -20,6 +20,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <functional>
 #include <optional>
 #include <span>
@@ -181,9 +182,46 @@ std::string socket_name(const control::LocalPeers::Contact& contact) {
   return strprintf("gshmem.%016lx%016lx", contact.name[0], contact.name[1]);
 }
 
+/// As PEs write them: the word of the one to which it goes, who sends it and that it is a letter,
+/// and what it holds.
+std::string letter_of(const control::LocalPeers::Name& word, std::int32_t index,
+                      const std::string& content, std::uint32_t epoch = 0) {
+  struct {
+    control::LocalPeers::Name word;
+    std::uint32_t epoch;
+    std::int32_t index;
+    std::uint32_t kind, unused;
+  } const sender{word, epoch, index, 0, 0};
+  return std::string(reinterpret_cast<const char*>(&sender), sizeof(sender)) + content;
+}
+
+/// Sends a datagram with so many descriptors.
+void send_with(const Fd& socket, const Address& to, std::string text, std::size_t descriptors) {
+  iovec data{text.data(), text.size()};
+  std::vector<char> control(CMSG_SPACE(descriptors * sizeof(int)));
+  msghdr message{};
+  sockaddr_un un = to.un;
+  message.msg_name = &un;
+  message.msg_namelen = to.length;
+  message.msg_iov = &data;
+  message.msg_iovlen = 1;
+  message.msg_control = control.data();
+  message.msg_controllen = control.size();
+  cmsghdr* const part = CMSG_FIRSTHDR(&message);
+  part->cmsg_level = SOL_SOCKET;
+  part->cmsg_type = SCM_RIGHTS;
+  part->cmsg_len = CMSG_LEN(descriptors * sizeof(int));
+  std::memset(CMSG_DATA(part), 0, descriptors * sizeof(int));  // standard input
+  check_errno(::sendmsg(socket.get(), &message, 0), "sendmsg");
+}
+
+long descriptors_here() {
+  return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {});
+}
+
 }  // namespace
 
-TEST_CASE("who_does_not_know_the_name_or_is_not_to_call_is_refused") {
+TEST_CASE("who_does_not_know_the_word_or_is_not_to_call_is_refused") {
   IdChannel channel;
   CHECK(run_processes(2, [&](int rank) {
           const auto boot = channel.join(rank, 2, uid_config());
@@ -202,13 +240,76 @@ TEST_CASE("who_does_not_know_the_name_or_is_not_to_call_is_refused") {
             expect(std::string(answer + 32, 7) == "refused", answer + 32);
           };
           if (rank == 1) {
-            call(1, net::Bytes(16, std::byte{1}));
-            call(0, std::as_bytes(std::span(contacts[0].name)));  // it is that one itself
+            call(1, std::as_bytes(std::span(contacts[0].name)));  // which all users can read
+            call(0, std::as_bytes(std::span(contacts[0].word)));  // it is that one itself
           }
           const auto links = local.connect(group, contacts, 20 * kPatience);
           expect(links.size() == 1 && links[0].pe == 1 - rank, "connected");
           boot->barrier();
         }) == "");
+}
+
+TEST_CASE("letters_of_strangers_are_dropped_with_all_descriptors") {
+  IdChannel channel;
+  CHECK(run_processes(2, [&](int rank) {
+          const auto boot = channel.join(rank, 2, uid_config());
+          const control::HostGroup group = one_host(2, rank);
+          control::LocalPeers local;
+          const auto contacts = allgather(*boot, local.open());
+          const auto links = local.connect(group, contacts, 20 * kPatience);
+          boot->barrier();
+          const long before = descriptors_here();
+          if (rank == 1) {
+            const Address to(socket_name(contacts[0]) + "m");
+            const Fd stranger(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+            const auto flood = [&](const std::string& text) {
+              for (const std::size_t count : {1u, 2u, 5u}) send_with(stranger, to, text, count);
+            };
+            flood("h");
+            flood(letter_of(contacts[0].name, 1, "x"));  // which all users can read
+            flood(letter_of(contacts[0].word, 1, "x", 1));  // of an epoch that has not begun
+            std::thread([&] {
+              if (geteuid() != 0) return;
+              check_errno(::syscall(SYS_setresuid, 65534, 65534, 65534), "setresuid");
+              flood(letter_of(contacts[0].word, 1, "x"));
+            }).join();
+          }
+          boot->barrier();
+          const auto all = local.gather({static_cast<char>('a' + rank)});
+          expect(all[0] == std::vector<char>{'a'} && all[1] == std::vector<char>{'b'}, "gather");
+          expect(descriptors_here() == before,
+                 strprintf("%ld descriptors, %ld before", descriptors_here(), before));
+          boot->barrier();
+        }) == "");
+}
+
+TEST_CASE("a_reason_to_give_up_ends_the_wait_for_a_segment") {
+  CHECK(run_pes(2, 0, [](control::LocalPeers& peers, bootstrap::Bootstrap& boot) {
+          if (boot.rank() == 1) return;
+          peers.set_stopped([] { return std::string("PE 1 died"); });
+          expect_error(GSHMEMX_ERROR_PEER_FAILED, "PE 1 died",
+                       [&] { (void)peers.exchange(STDIN_FILENO); });
+        }) == "");
+}
+
+TEST_CASE("letters_that_find_a_mailbox_full_come_later_or_are_a_timeout") {
+  const bool in_time = GENERATE(true, false);
+  constexpr int kLetters = 600;  // more than a mailbox holds
+  CHECK(run_pes(2, in_time ? 20.0 * kPatience : 0.05,
+                [&](control::LocalPeers& peers, bootstrap::Bootstrap& boot) {
+                  if (boot.rank() == 0) {
+                    const auto send = [&] {
+                      for (int i = 0; i < kLetters; ++i) (void)peers.from_root(STDIN_FILENO);
+                    };
+                    if (in_time) return send();
+                    return expect_error(GSHMEMX_ERROR_TIMEOUT,
+                                        "timed out passing a segment to PE 1: too many", send);
+                  }
+                  if (!in_time) return;
+                  std::this_thread::sleep_for(std::chrono::milliseconds(30));
+                  for (int i = 0; i < kLetters; ++i)
+                    expect(bool{peers.from_root(-1)}, "every descriptor");
+                }) == "");
 }
 
 TEST_CASE("who_finds_nobody_where_a_pe_was_says_why_that_one_has_gone_or_what_the_system_says") {
