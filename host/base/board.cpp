@@ -1,5 +1,7 @@
 #include "host/base/board.h"
 
+#include "host/base/layout.h"
+
 #include <linux/futex.h>
 #include <sched.h>
 #include <sys/syscall.h>
@@ -7,6 +9,7 @@
 
 #include <algorithm>
 #include <climits>
+#include <cstddef>
 #include <ctime>
 #include <thread>
 
@@ -48,6 +51,12 @@ struct Board::Slot {
 std::size_t Board::bytes_of(int size, std::size_t result_bytes) {
   static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
   return sizeof(Head) + sizeof(Slot) * static_cast<std::size_t>(size) + result_bytes;
+}
+
+std::uint64_t Board::layout() {
+  return layout_of({sizeof(Head), offsetof(Head, all_here), offsetof(Head, released),
+                    offsetof(Head, waiting), offsetof(Head, missing), sizeof(Slot),
+                    offsetof(Slot, departed), offsetof(Slot, left), offsetof(Slot, data)});
 }
 
 // Zero is what everything in there begins with.

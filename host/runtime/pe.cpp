@@ -4,6 +4,7 @@
 #include "host/base/together.h"
 #include "host/runtime/fault.h"
 #include "host/runtime/gpu/grid_kernels.h"
+#include "host/runtime/same_build.h"
 
 #include <sys/mman.h>
 
@@ -90,6 +91,7 @@ void Pe::init() {
 }
 
 void Pe::meet() {
+  require_same_build(*boot_);
   plane_ = std::make_unique<control::Plane>(
       *boot_, options_.config,
       control::Plane::Callbacks{

@@ -266,7 +266,7 @@ TEST_CASE("letters_of_strangers_are_dropped_with_all_descriptors") {
               for (const std::size_t count : {1u, 2u, 5u}) send_with(stranger, to, text, count);
             };
             flood("h");
-            flood(letter_of(contacts[0].name, 1, "x"));  // which all users can read
+            flood(letter_of(contacts[0].name, 1, "x"));     // which all users can read
             flood(letter_of(contacts[0].word, 1, "x", 1));  // of an epoch that has not begun
             std::thread([&] {
               if (geteuid() != 0) return;
