@@ -7,14 +7,22 @@
 namespace gshmem::bootstrap {
 namespace {
 
-constexpr std::uint32_t kMagic = 0x47554944;  // "GUID"
+constexpr std::uint32_t kMagic = 0x47554932;  // "GUI2"
 
-/// As the id's bytes begin; the rest of them is zero.
-struct Packed {
-  std::uint8_t magic[4], family, ip[16], port[2];
+/// As the id's bytes begin; addresses follow, the rest of them is zero.
+struct Head {
+  std::uint8_t magic[4];
   net::Cookie cookie;
 };
-static_assert(sizeof(Packed) == 39 && sizeof(Packed) <= sizeof(gshmemx_uniqueid::internal));
+static_assert(sizeof(Head) == 20);
+
+/// As an address begins; 4 or 16 bytes of it follow. Family 0: there are no more.
+struct AddressHead {
+  std::uint8_t family, prefix_bits, port[2];
+};
+static_assert(sizeof(AddressHead) == 4);
+
+std::size_t bytes_of(std::uint8_t family) { return family == 4 ? 4 : 16; }
 
 template <class Field, class Value>
 void store(Field& field, Value value) {
@@ -25,31 +33,49 @@ void store(Field& field, Value value) {
 }  // namespace
 
 void encode_uniqueid(const UniqueId& id, gshmemx_uniqueid* packed) {
-  Packed wire{};
-  store(wire.magic, htobe32(kMagic));
-  wire.family = static_cast<std::uint8_t>(id.root.family);
-  store(wire.ip, id.root.ip);
-  store(wire.port, htobe16(id.root.port));
-  wire.cookie = id.cookie;
   *packed = {};
   packed->version = kUniqueIdVersion;
-  std::memcpy(packed->internal, &wire, sizeof(wire));
+  Head head{};
+  store(head.magic, htobe32(kMagic));
+  head.cookie = id.cookie;
+  std::memcpy(packed->internal, &head, sizeof(head));
+  std::size_t at = sizeof(head);
+  for (const auto& [endpoint, prefix_bits] : id.roots) {
+    AddressHead wire{static_cast<std::uint8_t>(endpoint.family), prefix_bits, {}};
+    store(wire.port, htobe16(endpoint.port));
+    const std::size_t bytes = bytes_of(wire.family);
+    if (at + sizeof(wire) + bytes > sizeof(packed->internal)) break;
+    std::memcpy(packed->internal + at, &wire, sizeof(wire));
+    std::memcpy(packed->internal + at + sizeof(wire), endpoint.ip.data(), bytes);
+    at += sizeof(wire) + bytes;
+  }
 }
 
 std::optional<UniqueId> decode_uniqueid(const gshmemx_uniqueid& packed) {
-  Packed wire;
-  std::memcpy(&wire, packed.internal, sizeof(wire));
   UniqueId id;
-  id.root.family = static_cast<net::Endpoint::Family>(wire.family);
-  std::memcpy(id.root.ip.data(), wire.ip, sizeof(wire.ip));
-  std::uint16_t port = 0;
-  std::memcpy(&port, wire.port, sizeof(port));
-  id.root.port = be16toh(port);
-  id.cookie = wire.cookie;
-  const bool good = (wire.family == 4 || wire.family == 6) && port != 0;
+  Head head;
+  std::memcpy(&head, packed.internal, sizeof(head));
+  id.cookie = head.cookie;
+  std::size_t at = sizeof(head);
+  AddressHead wire;
+  while (at + sizeof(wire) <= sizeof(packed.internal)) {
+    std::memcpy(&wire, packed.internal + at, sizeof(wire));
+    at += sizeof(wire);
+    const std::size_t bytes = bytes_of(wire.family);
+    if ((wire.family != 4 && wire.family != 6) || at + bytes > sizeof(packed.internal)) break;
+    RootAddress& root = id.roots.emplace_back();
+    root.endpoint.family = static_cast<net::Endpoint::Family>(wire.family);
+    root.prefix_bits = wire.prefix_bits;
+    std::uint16_t port = 0;
+    std::memcpy(&port, wire.port, sizeof(port));
+    root.endpoint.port = be16toh(port);
+    std::memcpy(root.endpoint.ip.data(), packed.internal + at, bytes);
+    at += bytes;
+    if (port == 0) return std::nullopt;
+  }
   gshmemx_uniqueid again;
   encode_uniqueid(id, &again);
-  if (!good || std::memcmp(&again, &packed, sizeof(packed)) != 0) return std::nullopt;
+  if (id.roots.empty() || std::memcmp(&again, &packed, sizeof(packed)) != 0) return std::nullopt;
   return id;
 }
 

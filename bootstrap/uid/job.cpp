@@ -23,9 +23,6 @@ constexpr std::uint64_t kMaxSize = 1 << 20;  // as GSHMEM_UID_SIZE
 
 JobFailure Job::join(const Frame& hello) {
   const FrameHeader header = net::header_of(hello);
-  const net::ByteView cookie = net::payload_of(hello);
-  if (!std::ranges::equal(cookie, cookie_))
-    return refuse("the unique id belongs to another job, or GSHMEM_UID_SECRET differs");
   if (failure_) return failure_;
   const std::uint64_t size = header.number;
   if (header.rank < 0 || size > kMaxSize || static_cast<std::uint64_t>(header.rank) >= size) {
@@ -44,6 +41,8 @@ JobFailure Job::join(const Frame& hello) {
   member.joined = true;
   ++joined_;
   if ((header.detail & net::kHostsRoot) != 0) root_rank_ = header.rank;
+  if (!note_.empty())
+    outgoing_.emplace_back(header.rank, net::make_frame({.kind = FrameKind::kNote}, note_));
   if (complete())
     tell_all(net::make_frame({.kind = FrameKind::kWelcome, .number = size, .rank = root_rank_}));
   return {};
@@ -103,7 +102,16 @@ void Job::expired(std::uint64_t number, double seconds) {
   if (complete() && number != gathering_.number()) return;  // its answer is on the way
   JobFailure failure = failure_timeout(complete() ? operation() : "init", seconds, missing());
   if (!note_.empty()) failure.text += "; " + note_;
+  if (!complete() && !where_.empty()) failure.text += "; " + where_;
   fail(failure);
+}
+
+void Job::note(const std::string& reason) {
+  if (reason == note_) return;
+  note_ = reason;
+  constexpr int kMostTold = 8;  // strangers may cause any number
+  if (!complete() && ++notes_ <= kMostTold)
+    tell_all(net::make_frame({.kind = FrameKind::kNote}, note_));
 }
 
 void Job::check_gone() {

@@ -5,18 +5,19 @@
 
 #include "host/base/failure.h"
 #include "host/base/net/gathering.h"
-#include "host/base/net/socket.h"
 
+#include <string>
 #include <utility>
 
 namespace gshmem::bootstrap {
 
 class Job {
  public:
-  explicit Job(const net::Cookie& cookie) : cookie_(cookie) {}
+  /// `where`: what ranks that miss others may want to know, such as where they find the root service.
+  explicit Job(std::string where = {}) : where_(std::move(where)) {}
 
-  /// Takes a rank in, by its kHello; a JobFailure says why not. The first one fixes the size of the
-  /// job.
+  /// Takes a rank in that has proved that it is of this job, by its kHello; a JobFailure says why not.
+  /// The first one fixes the size of the job.
   [[nodiscard]] JobFailure join(const net::Frame& hello);
   void contribute(int rank, const net::Frame& contribution);
   void leave(int rank);
@@ -24,8 +25,9 @@ class Job {
   void lost(int rank, const std::string& why);
   /// A rank has waited for collective `number` for so long; 0 = for the others to join.
   void expired(std::uint64_t number, double seconds);
-  /// What may be the reason when ranks are missing, once their time is up.
-  void note(const std::string& reason) { note_ = reason; }
+  /// What may be the reason when ranks are missing. All that wait are told at once, and again when
+  /// their time is up.
+  void note(const std::string& reason);
   /// Ends the job for everyone, unless it has failed already.
   void fail(const JobFailure& failure);
 
@@ -55,14 +57,15 @@ class Job {
   [[nodiscard]] std::vector<int> missing() const;
   [[nodiscard]] const char* operation() const;
 
-  net::Cookie cookie_;
+  std::string where_;
   std::vector<Member> members_;
   std::size_t joined_ = 0, gone_ = 0;
   net::Gathering gathering_{0};
   int first_ = -1;  ///< the rank whose bytes the others have to match; -1 = nobody has come
   int root_rank_ = -1;
   JobFailure failure_;
-  std::string note_;
+  std::string note_;  ///< the last one
+  int notes_ = 0;     ///< of which the ranks were told
   std::vector<std::pair<int, net::Frame>> outgoing_;
 };
 

@@ -3,6 +3,7 @@
 #include "host/base/at_fork.h"
 #include "host/base/fd.h"
 #include "host/base/log.h"
+#include "host/base/net/owner.h"
 #include "host/base/net/reception.h"
 #include "host/base/system_call.h"
 #include "host/base/thread.h"
@@ -32,15 +33,28 @@ struct Rank {
   bool done = false;  ///< to be dropped
 };
 
+Fd new_wake() {
+  return Fd(static_cast<int>(check_errno(eventfd(0, EFD_CLOEXEC), "eventfd")));
+}
+void wake(const Fd& waker) {
+  const std::uint64_t one = 1;
+  (void)!write(waker.get(), &one, sizeof one);
+}
+
 /// The loop that the thread runs; nothing in it is shared.
 class RootLoop {
  public:
-  RootLoop(std::vector<Fd> listeners, const Job& job, const RootService::Limits& limits, int wake)
-      : job_(job),
+  RootLoop(std::vector<Fd> listeners, const RootService::Setup& setup, int wake)
+      : setup_(setup),
+        job_(setup.where),
         reception_(
-            std::move(listeners), [this](const Stream&, const Frame& hello) { return join(hello); },
-            [this](Stream stream, const FrameHeader& hello) { take(std::move(stream), hello); }),
-        limits_(limits),
+            std::move(listeners),
+            [this](const Stream& caller, const Frame& hello) { return join(caller, hello); },
+            [this](Stream stream, const FrameHeader& hello) { take(std::move(stream), hello); },
+            net::Reception::Secret{setup.secret,
+                                   [this](const Stream& caller, const FrameHeader& hello) {
+                                     doubt(caller, hello);
+                                   }}),
         wake_(wake) {}
 
   void run() {
@@ -68,14 +82,14 @@ class RootLoop {
           std::ranges::all_of(ranks_, [](const auto& rank) { return rank->stream.flushed(); });
       return flushed || stop_deadline_.passed();
     }
-    if (by_number_.empty() && alone_deadline_.passed()) {
+    if (by_number_.empty() && setup_.alone.passed()) {
       GSHMEM_ERROR("no rank has come with a unique id of this process for %g s: it is void",
-                   limits_.alone);
+                   setup_.alone_seconds);
       return true;
     }
     if (!job_.deserted()) return false;
-    if (!reception_.listens() || limits_.linger <= 0) return true;
-    if (!lingering_) linger_deadline_ = Deadline(limits_.linger);
+    if (!reception_.listens() || setup_.linger <= 0) return true;
+    if (!lingering_) linger_deadline_ = Deadline(setup_.linger);
     lingering_ = true;
     return linger_deadline_.passed();
   }
@@ -105,13 +119,34 @@ class RootLoop {
       const int ms = deadline.poll_ms();
       if (ms >= 0 && (least < 0 || ms < least)) least = ms;
     };
-    if (by_number_.empty()) shorten(alone_deadline_);
+    if (by_number_.empty()) shorten(setup_.alone);
     if (stopping_) shorten(stop_deadline_);
     if (lingering_) shorten(linger_deadline_);
     return least;
   }
 
-  JobFailure join(const Frame& hello) {
+  /// Without a secret, any user of this host could join.
+  JobFailure check_user(const Stream& caller) const {
+    const auto user = setup_.one_user ? net::peer_user(caller.fd()) : std::nullopt;
+    if (!user || *user == geteuid()) return {};
+    return {GSHMEMX_ERROR_BOOTSTRAP,
+            strprintf("refused: a process of user %u called, and this job is of user %u; set "
+                      "GSHMEM_UID_SECRET on all PEs to let both in",
+                      unsigned{*user}, unsigned{geteuid()})};
+  }
+
+  /// The others wait for a rank that may be this one, whose secret is wrong.
+  void doubt(const Stream& caller, const FrameHeader& hello) {
+    job_.note(strprintf("a process at %s that calls itself rank %d has another unique id or "
+                        "GSHMEM_UID_SECRET, and was refused",
+                        net::peer_text(caller.fd()).c_str(), hello.rank));
+  }
+
+  JobFailure join(const Stream& caller, const Frame& hello) {
+    if (JobFailure stranger = check_user(caller)) {
+      job_.note(stranger.text);
+      return stranger;
+    }
     JobFailure why = job_.join(hello);
     // Before anyone is welcomed: a welcomed rank may start the next job on the same port.
     if (!why && job_.complete()) reception_.close();
@@ -173,28 +208,27 @@ class RootLoop {
     }
   }
 
+  RootService::Setup setup_;
   Job job_;
   net::Reception reception_;
-  RootService::Limits limits_;
   int wake_;
   std::vector<std::unique_ptr<Rank>> ranks_;
   std::vector<Rank*> by_number_;  ///< of ranks_; null = not joined or gone
   std::vector<pollfd> polled_;
   std::size_t polled_ranks_ = 0;
   bool stopping_ = false, lingering_ = false;
-  Deadline stop_deadline_{0}, linger_deadline_{0}, alone_deadline_{limits_.alone};
+  Deadline stop_deadline_{0}, linger_deadline_{0};
 };
 
 }  // namespace
 
-RootService::RootService(std::vector<net::Listener> listeners, const net::Cookie& cookie,
-                         const Limits& limits)
-    : cookie_(cookie),
-      wake_(static_cast<int>(check_errno(eventfd(0, EFD_CLOEXEC), "eventfd"))),
+RootService::RootService(std::vector<net::Listener> listeners, const Setup& setup, Fd wake)
+    : secret_(setup.secret),
+      wake_(std::move(wake)),
       forks_(fork_count()) {
   std::vector<Fd> fds;
   for (net::Listener& listener : listeners) fds.push_back(std::move(listener.fd));
-  auto loop = std::make_unique<RootLoop>(std::move(fds), Job(cookie), limits, wake_.get());
+  auto loop = std::make_unique<RootLoop>(std::move(fds), setup, wake_.get());
   thread_ = std::make_unique<std::thread>(start_thread([this, loop = std::move(loop)]() mutable {
     try {
       std::exchange(loop, nullptr)->run();  // closes every socket before anyone can see ended_
@@ -210,13 +244,12 @@ RootService::~RootService() {
     (void)thread_.release();  // forked child: the thread exists in the parent only
     return;
   }
-  const std::uint64_t one = 1;
-  (void)!write(wake_.get(), &one, sizeof one);
+  wake(wake_);
   thread_->join();
 }
 
-bool RootService::serves(const net::Cookie& cookie) const {
-  return cookie == cookie_ && forks_ == fork_count();
+bool RootService::serves(std::string_view secret) const {
+  return secret == secret_ && forks_ == fork_count();
 }
 
 RootRegistry::RootRegistry() { hold_over_forks(mutex_); }
@@ -228,17 +261,110 @@ RootRegistry& RootRegistry::get() {
 /// A child must not wait for a thread that it lacks to make it.
 [[maybe_unused]] static const RootRegistry& made_at_load = RootRegistry::get();
 
-void RootRegistry::start(std::vector<net::Listener> listeners, const net::Cookie& cookie,
-                         const RootService::Limits& limits) {
-  const std::lock_guard lock(mutex_);
-  std::erase_if(services_, [](const auto& service) { return service->ended(); });
-  services_.push_back(std::make_unique<RootService>(std::move(listeners), cookie, limits));
+RootRegistry::~RootRegistry() {
+  if (forks_ != fork_count()) {
+    (void)watcher_.release();
+    return;
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    ending_ = true;
+  }
+  if (wake_) wake(wake_);
+  if (watcher_) watcher_->join();
 }
 
-bool RootRegistry::serves(const net::Cookie& cookie) {
+void RootRegistry::start(std::vector<net::Listener> listeners, const RootService::Setup& setup) {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(services_, [](const auto& service) { return service->ended(); });
+  services_.push_back(std::make_unique<RootService>(std::move(listeners), setup, new_wake()));
+}
+
+void RootRegistry::start_when_called(std::vector<net::Listener> listeners,
+                                     const RootService::Setup& setup) {
+  Fd wake_of_service = new_wake();
+  const std::lock_guard lock(mutex_);
+  std::erase_if(services_, [](const auto& service) { return service->ended(); });
+  if (forks_ != fork_count()) {  // the ids and the thread are the parent's
+    (void)watcher_.release();
+    unused_.clear();
+    watching_ = false;
+    wake_ = {};
+    forks_ = fork_count();
+  }
+  if (!wake_) wake_ = new_wake();
+  unused_.push_back({std::move(listeners), setup, std::move(wake_of_service)});
+  wake(wake_);
+  if (watching_) return;
+  if (watcher_) watcher_->join();
+  watcher_ = std::make_unique<std::thread>(start_thread([this] { watch(); }));
+  watching_ = true;
+}
+
+/// Until there is no id left that nobody has called for.
+void RootRegistry::watch() {
+  std::vector<pollfd> entries;
+  for (;;) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (unused_.empty() || ending_) {
+        watching_ = false;
+        return;
+      }
+    }
+    try {
+      watch_once(entries);
+    } catch (const std::exception& error) {
+      GSHMEM_ERROR("unique ids of this process that no rank has come with are void: %s",
+                   error.what());
+      const std::lock_guard lock(mutex_);
+      unused_.clear();
+    }
+  }
+}
+
+void RootRegistry::watch_once(std::vector<pollfd>& entries) {
+  int milliseconds = -1;
+  {
+    const std::lock_guard lock(mutex_);
+    entries.assign(1, polled(wake_.get(), POLLIN));
+    for (const Unused& unused : unused_) {
+      for (const net::Listener& listener : unused.listeners)
+        entries.push_back(polled(listener.fd.get(), POLLIN));
+      milliseconds = sooner_ms(milliseconds, unused.setup.alone.poll_ms());
+    }
+  }
+  poll_once(entries, milliseconds);
+  const std::lock_guard lock(mutex_);
+  std::uint64_t count = 0;
+  if (entries[0].revents != 0) (void)!read(wake_.get(), &count, sizeof count);
+  start_called(entries);
+}
+
+/// `entries`: as polled, of the first of the ids; the rest was made meanwhile.
+void RootRegistry::start_called(const std::vector<pollfd>& entries) {
+  std::vector<Unused> left;
+  std::size_t next = 1;
+  for (Unused& unused : std::exchange(unused_, {})) {
+    bool due = next < entries.size() && unused.setup.alone.passed();
+    for (std::size_t i = 0; i < unused.listeners.size() && next < entries.size(); ++i)
+      due |= entries[next++].revents != 0;
+    if (due)
+      services_.push_back(std::make_unique<RootService>(std::move(unused.listeners), unused.setup,
+                                                        std::move(unused.wake)));
+    else
+      left.push_back(std::move(unused));
+  }
+  unused_ = std::move(left);
+}
+
+bool RootRegistry::serves(std::string_view secret) {
   const std::lock_guard lock(mutex_);
   return std::ranges::any_of(services_,
-                             [&](const auto& service) { return service->serves(cookie); });
+                             [&](const auto& service) { return service->serves(secret); }) ||
+         (forks_ == fork_count() && std::ranges::any_of(unused_, [&](const Unused& unused) {
+            return unused.setup.secret == secret;
+          }));
 }
 
 }  // namespace gshmem::bootstrap

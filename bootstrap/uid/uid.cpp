@@ -4,7 +4,10 @@
 #include "bootstrap/uid/id.h"
 #include "bootstrap/uid/root.h"
 #include "host/base/log.h"
+#include "host/base/net/candidates.h"
+#include "host/base/net/greeting.h"
 #include "host/base/net/interfaces.h"
+#include "host/base/net/owner.h"
 #include "host/base/net/stream.h"
 
 #include <fcntl.h>
@@ -22,7 +25,6 @@
 namespace gshmem::bootstrap {
 namespace {
 
-using net::Cookie;
 using net::Endpoint;
 using net::Frame;
 using net::FrameKind;
@@ -36,9 +38,10 @@ constexpr double kAttemptSeconds = 3;  // for one address of several: packets to
 /// Where a rank finds the root service and how it introduces itself.
 struct Entry {
   std::vector<Endpoint> roots;  ///< tried in turn
-  Cookie cookie;
+  std::string secret;           ///< of which both sides prove that they know it
   int rank, size;
   bool hosts_root;
+  bool one_user;  ///< a root service on this host has to be of this user
   /// A refused connection is final when the root has to be listening already (its id exists).
   enum class Refused { kFinal, kRetry } refused = Refused::kFinal;
 };
@@ -48,14 +51,9 @@ class Uid final : public Bootstrap {
   Uid(const Entry& entry, double timeout_seconds)
       : rank_(entry.rank),
         size_(entry.size),
-        timeout_seconds_(timeout_seconds),
-        stream_(connect(entry, Deadline(timeout_seconds)),
-                {FrameKind::kWelcome, FrameKind::kResult, FrameKind::kFail}) {
-    stream_.queue(net::make_frame({.kind = FrameKind::kHello,
-                                   .number = static_cast<std::uint64_t>(size_),
-                                   .rank = rank_,
-                                   .detail = entry.hosts_root ? net::kHostsRoot : 0u},
-                                  entry.cookie));
+        timeout_seconds_(timeout_seconds) {
+    enter(entry, Deadline(timeout_seconds));
+    stream_.accept_only({FrameKind::kWelcome, FrameKind::kResult, FrameKind::kFail, FrameKind::kNote});
     const net::FrameHeader welcome = net::header_of(await(FrameKind::kWelcome, "init"));
     if (welcome.number != static_cast<std::uint64_t>(size_)) fail_protocol();
     root_rank_ = welcome.rank;
@@ -123,6 +121,11 @@ class Uid final : public Bootstrap {
       if (Frame frame = stream_.receive()) {
         const FrameKind got = net::header_of(frame).kind;
         if (got == FrameKind::kFail) fail_as_told(frame);
+        if (got == FrameKind::kNote) {
+          GSHMEM_WARN("rank %d of %d still waits for others: %s", rank_, size_,
+                      net::text_of(frame).c_str());
+          continue;
+        }
         if (got != kind) fail_protocol();
         return frame;
       }
@@ -153,41 +156,101 @@ class Uid final : public Bootstrap {
   }
 
   /// Tries every address in turn until the deadline.
-  Fd connect(const Entry& entry, const Deadline& deadline) {
+  void enter(const Entry& entry, const Deadline& deadline) {
+    const bool only = entry.roots.size() == 1;
     for (double pause = 0.005;; pause = std::min(2 * pause, 0.2)) {
-      int error = 0;
+      std::string tried;
+      JobFailure refusal;
+      bool all_refused = true;
       for (const Endpoint& root : entry.roots) {
         where_ = net::endpoint_text(root);
-        const bool only = entry.roots.size() == 1;
-        net::Attempt attempt =
-            net::connect_to(root, only ? deadline : deadline.within(kAttemptSeconds));
-        if (attempt.fd) return std::move(attempt.fd);
-        error = attempt.error;
+        const Deadline limit = only ? deadline : deadline.within(kAttemptSeconds);
+        net::Attempt attempt = net::connect_to(root, limit);
+        std::string why;
+        if (attempt.fd) {
+          stream_ = Stream(std::move(attempt.fd), {FrameKind::kChallenge, FrameKind::kFail});
+          why = greet(entry, limit, refusal);
+          if (why.empty()) return;
+        } else {
+          why = std::strerror(attempt.error);
+        }
+        all_refused &= attempt.error == ECONNREFUSED;
+        tried += (tried.empty() ? "" : ", ") + where_ + ": " + why;
       }
-      const bool final = entry.refused == Entry::Refused::kFinal && error == ECONNREFUSED;
-      if (final || deadline.passed()) {
-        const std::string job_ended =
-            final ? "; has the process that made the unique id ended, or did no rank come for an "
-                    "hour?"
-                  : strprintf(" for %g s (rank 0 is to listen there)", timeout_seconds_);
-        throw Error(final ? GSHMEMX_ERROR_PEER_FAILED : GSHMEMX_ERROR_TIMEOUT,
-                    "no root service at " + where_ + ": " + std::strerror(error) + job_ended);
-      }
+      if (refusal) refusal.raise();
+      const bool final = entry.refused == Entry::Refused::kFinal && all_refused;
+      if (final || deadline.passed()) fail_to_enter(entry, tried, final);
       poll(nullptr, 0, deadline.within(pause).poll_ms());
     }
   }
 
+  [[noreturn]] void fail_to_enter(const Entry& entry, const std::string& tried, bool final) const {
+    std::string text = "no root service at " + tried;
+    if (!final) text += strprintf(" for %g s", timeout_seconds_);
+    const bool by_address = entry.refused == Entry::Refused::kRetry;
+    if (by_address) text += " (rank 0 is to listen there)";
+    if (final)
+      text += "; has the process that made the unique id ended, or did no rank come for an hour?";
+    text += "; this host has " + net::interfaces_text(net::list_interfaces());
+    text += by_address ? ", GSHMEM_UID_ADDRESS has to be an address of rank 0 that it reaches"
+                       : ", choose the network with GSHMEM_UID_INTERFACE where the id is made";
+    throw Error(final ? GSHMEMX_ERROR_PEER_FAILED : GSHMEMX_ERROR_TIMEOUT, text);
+  }
+
+  /// The root service proves that it is of this job, then this rank does. Returns why not; a
+  /// `refusal` is the last word.
+  std::string greet(const Entry& entry, const Deadline& limit, JobFailure& refusal) {
+    const Frame hello = net::make_frame({.kind = FrameKind::kHello,
+                                         .number = static_cast<std::uint64_t>(size_),
+                                         .rank = rank_,
+                                         .detail = entry.hosts_root ? net::kHostsRoot : 0u},
+                                        net::random_cookie());
+    stream_.queue(hello);
+    Frame answer;
+    for (;;) {
+      stream_.send_some();
+      answer = stream_.receive();
+      if (answer || stream_.state() != Stream::State::kOpen) break;
+      if (!net::wait_for(stream_.fd(), stream_.poll_events(), limit)) return "no answer";
+    }
+    if (!answer && stream_.state() == Stream::State::kClosed) return stream_.reason();
+    const std::string stranger = "what answers at " + where_ + " is not the root service of this job";
+    if (answer && net::header_of(answer).kind == FrameKind::kFail) {
+      refusal = {static_cast<gshmemx_status>(net::header_of(answer).detail), net::text_of(answer)};
+      if (!refusal) refusal = {GSHMEMX_ERROR_BOOTSTRAP, stranger};
+      return refusal.text;
+    }
+    const auto user = entry.one_user ? net::peer_user(stream_.fd()) : std::nullopt;
+    const Frame proof = answer ? net::answer_to(answer, hello, entry.secret) : nullptr;
+    if (proof && (!user || *user == geteuid())) {
+      stream_.queue(proof);
+      stream_.send_some();
+      return {};
+    }
+    refusal = {GSHMEMX_ERROR_BOOTSTRAP, stranger};
+    if (answer && !proof)
+      refusal.text += ": the unique id belongs to another job, or GSHMEM_UID_SECRET differs";
+    if (proof)
+      refusal.text += strprintf(": it is of user %u, and this process of user %u", unsigned{*user},
+                                unsigned{geteuid()});
+    // For the ranks that wait for this one.
+    stream_.queue(net::make_frame({.kind = FrameKind::kFail, .detail = GSHMEMX_ERROR_BOOTSTRAP},
+                                  refusal.text));
+    stream_.send_some();
+    return refusal.text;
+  }
+
   int rank_, size_;
   double timeout_seconds_;  ///< of each call
-  std::string where_;       ///< the root service; set by connect, so declared before stream_
-  Stream stream_;
+  std::string where_;       ///< the root service
+  Stream stream_{Fd(), {}};
   int root_rank_ = -1;
   std::uint64_t number_ = 0;  ///< of the collective under way
   JobFailure failure_;
 };
 
 /// Without a shared id or secret the address is all that tells jobs apart.
-constexpr Cookie kAddressCookie{std::byte{'a'}, std::byte{'d'}, std::byte{'d'}, std::byte{'r'}};
+constexpr const char* kNoSecret = "gshmem";
 
 /// The first line of GSHMEM_UID_SECRET_FILE, or GSHMEM_UID_SECRET.
 std::string read_secret(const Config& config) {
@@ -211,9 +274,11 @@ std::string read_secret(const Config& config) {
   return line;
 }
 
+/// Other users of this host are refused where the kernel tells whose a caller is.
 void warn_without_secret(const std::vector<Listener>& listeners) {
-  const auto open = std::ranges::find_if(
-      listeners, [](const Listener& listener) { return !net::is_loopback(listener.endpoint); });
+  const auto open = std::ranges::find_if(listeners, [](const Listener& listener) {
+    return !net::is_loopback(listener.endpoint) || !net::peer_users_known();
+  });
   if (open == listeners.end()) return;
   GSHMEM_WARN(
       "whoever reaches %s can join this job as a rank; set GSHMEM_UID_SECRET or "
@@ -261,16 +326,84 @@ double alone_seconds(const Config& config) {
 
 }  // namespace
 
-void make_uniqueid(gshmemx_uniqueid* id, const Config& config) {
-  const Endpoint address =
-      net::choose_address(net::list_interfaces(), config.uid_interface, config.uid_family);
-  Listener listener = net::listen_on(address);
-  const UniqueId unique{listener.endpoint, net::random_cookie()};
+namespace {
+
+std::string secret_of(const net::Cookie& cookie) {
+  return {reinterpret_cast<const char*>(cookie.data()), cookie.size()};
+}
+
+std::string list_of(const std::vector<Endpoint>& endpoints) {
+  std::string text;
+  for (const Endpoint& endpoint : endpoints)
+    text += (text.empty() ? "" : ", ") + net::endpoint_text(endpoint);
+  return text;
+}
+
+/// A socket for all addresses of a family, unless GSHMEM_UID_INTERFACE chooses some.
+std::vector<Listener> listen_for(const std::vector<net::Interface>& fitting, const Config& config,
+                                 std::vector<RootAddress>& roots) {
   std::vector<Listener> listeners;
-  listeners.push_back(std::move(listener));
-  RootRegistry::get().start(std::move(listeners), unique.cookie,
-                            {config.bootstrap_timeout, alone_seconds(config)});
+  for (const net::Interface& interface : fitting) {
+    Endpoint at = interface.address;
+    if (config.uid_interface.empty()) at.ip = {};
+    const auto same = std::ranges::find_if(listeners, [&](const Listener& listener) {
+      return listener.endpoint.family == at.family && listener.endpoint.ip == at.ip;
+    });
+    if (same == listeners.end()) listeners.push_back(net::listen_on(at));
+    at = interface.address;
+    at.port = (same == listeners.end() ? listeners.back() : *same).endpoint.port;
+    roots.push_back({at, static_cast<std::uint8_t>(interface.prefix_bits)});
+  }
+  return listeners;
+}
+
+/// Best first for this host: as links between hosts are tried (candidates.h).
+std::vector<Endpoint> roots_for(const UniqueId& id, const Config& config) {
+  net::Candidates theirs{};
+  for (std::size_t i = 0; i < std::min(theirs.size(), id.roots.size()); ++i)
+    theirs.at(i) = {.family = id.roots[i].endpoint.family,
+                    .prefix_bits = id.roots[i].prefix_bits,
+                    .wanted = true,
+                    .valid = true,
+                    .ip = id.roots[i].endpoint.ip};
+  const net::Candidates mine = net::candidates_of(net::list_interfaces(), config);
+  std::vector<Endpoint> ordered;
+  for (const net::Candidate& candidate : net::order_addresses({theirs, mine}, 0)) {
+    const auto root = std::ranges::find_if(id.roots, [&](const RootAddress& each) {
+      return each.endpoint.family == candidate.family && each.endpoint.ip == candidate.ip;
+    });
+    ordered.push_back(root->endpoint);
+  }
+  return ordered;
+}
+
+}  // namespace
+
+void make_uniqueid(gshmemx_uniqueid* id, const Config& config) {
+  const std::vector<net::Interface> interfaces = net::list_interfaces();
+  (void)net::choose_address(interfaces, config.uid_interface, config.uid_family);  // or says why
+  std::vector<net::Interface> fitting =
+      net::fitting_interfaces(interfaces, config.uid_interface, config.uid_family);
+  // Loopback means something here only; it is the last one.
+  if (!fitting.front().loopback)
+    std::erase_if(fitting, [](const net::Interface& interface) { return interface.loopback; });
+  fitting.resize(std::min(fitting.size(), net::kMaxCandidates));
+  UniqueId unique;
+  std::vector<Listener> listeners = listen_for(fitting, config, unique.roots);
+  unique.cookie = net::random_cookie();
   encode_uniqueid(unique, id);
+  const UniqueId packed = decode_uniqueid(*id).value();  // those that there was room for
+  std::vector<Endpoint> endpoints;
+  for (const RootAddress& root : packed.roots) endpoints.push_back(root.endpoint);
+  RootRegistry::get().start_when_called(
+      std::move(listeners),
+      {.secret = secret_of(unique.cookie),
+       .where = "the root service listens at " + list_of(endpoints) +
+                ": for ranks that reach none of these, set GSHMEM_UID_INTERFACE where the unique id "
+                "is made",
+       .linger = config.bootstrap_timeout,
+       .alone = Deadline(alone_seconds(config)),
+       .alone_seconds = alone_seconds(config)});
 }
 
 std::unique_ptr<Bootstrap> create_uid(const gshmemx_uniqueid& id, int rank, int size,
@@ -282,8 +415,13 @@ std::unique_ptr<Bootstrap> create_uid(const gshmemx_uniqueid& id, int rank, int 
           strprintf("not a unique id of this library (version %d; make one with "
                     "gshmemx_get_uniqueid)",
                     id.version));
-  const bool hosts_root = RootRegistry::get().serves(unique->cookie);
-  const Entry entry{{unique->root}, unique->cookie, rank, size, hosts_root};
+  const std::string secret = secret_of(unique->cookie);
+  const Entry entry{.roots = roots_for(*unique, config),
+                    .secret = secret,
+                    .rank = rank,
+                    .size = size,
+                    .hosts_root = RootRegistry::get().serves(secret),
+                    .one_user = false};
   return std::make_unique<Uid>(entry, config.bootstrap_timeout);
 }
 
@@ -296,13 +434,13 @@ std::unique_ptr<Bootstrap> create_uid_from_address(const Config& config) {
                     "%d and %d",
                     rank, size));
   const std::string secret = read_secret(config);
-  const Cookie cookie = secret.empty() ? kAddressCookie : net::cookie_of(secret);
-  Entry entry{net::resolve(config.uid_address, config.uid_family),
-              cookie,
-              rank,
-              size,
-              rank == 0,
-              Entry::Refused::kRetry};
+  Entry entry{.roots = net::resolve(config.uid_address, config.uid_family),
+              .secret = secret.empty() ? kNoSecret : secret,
+              .rank = rank,
+              .size = size,
+              .hosts_root = rank == 0,
+              .one_user = secret.empty(),
+              .refused = Entry::Refused::kRetry};
   if (rank == 0) {
     std::vector<Listener> listeners =
         listen_on_all(net::to_listen_on(config.uid_address, config.uid_family, entry.roots),
@@ -310,7 +448,13 @@ std::unique_ptr<Bootstrap> create_uid_from_address(const Config& config) {
     entry.roots.clear();
     for (const Listener& listener : listeners) entry.roots.push_back(listener.endpoint);
     if (secret.empty()) warn_without_secret(listeners);
-    RootRegistry::get().start(std::move(listeners), cookie, {0, 0});
+    RootRegistry::get().start(
+        std::move(listeners),
+        {.secret = entry.secret,
+         .one_user = entry.one_user,
+         .where = "the root service listens at " + list_of(entry.roots) +
+                  " (GSHMEM_UID_ADDRESS); this host has " +
+                  net::interfaces_text(net::list_interfaces())});
   }
   return std::make_unique<Uid>(entry, config.bootstrap_timeout);
 }

@@ -20,18 +20,28 @@ net::Cookie counting_cookie() {
 TEST_CASE("uniqueid_is_read_back", "[uid]") {
   UniqueId id;
   id.cookie = counting_cookie();
-  id.root.port = 0xABCD;
-  id.root.ip = {10, 1, 2, 3};
+  RootAddress v4, v6;
+  v4.endpoint.port = 0xABCD;
+  v4.endpoint.ip = {10, 1, 2, 3};
+  v4.prefix_bits = 24;
+  v6.endpoint.family = net::Endpoint::Family::kIpv6;
+  v6.endpoint.ip = {0x20, 0x01, 0x0D, 0xB8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1};
+  v6.endpoint.port = 7;
+  v6.prefix_bits = 64;
+  id.roots = {v4, v6};
   gshmemx_uniqueid packed;
   std::memset(&packed, 0x55, sizeof packed);
   encode_uniqueid(id, &packed);
   CHECK(packed.version == kUniqueIdVersion);
-  CHECK(std::memcmp(packed.internal, "GUID\x04\x0A\x01\x02\x03", 9) == 0);
-  CHECK(std::memcmp(packed.internal + 21, "\xAB\xCD\x10\x11\x12", 5) == 0);
+  CHECK(std::memcmp(packed.internal, "GUI2\x10\x11\x12", 7) == 0);
+  CHECK(std::memcmp(packed.internal + 20, "\x04\x18\xAB\xCD\x0A\x01\x02\x03\x06\x40", 10) == 0);
   CHECK(decode_uniqueid(packed) == id);
 
-  id.root.family = net::Endpoint::Family::kIpv6;
-  id.root.ip = {0x20, 0x01, 0x0D, 0xB8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1};
+  id.roots.assign(6, v6);  // there is room for five
+  encode_uniqueid(id, &packed);
+  id.roots.pop_back();
+  CHECK(decode_uniqueid(packed) == id);
+  id.roots.assign(13, v4);
   encode_uniqueid(id, &packed);
   CHECK(decode_uniqueid(packed) == id);
 }
@@ -39,7 +49,8 @@ TEST_CASE("uniqueid_is_read_back", "[uid]") {
 TEST_CASE("uniqueid_that_is_none_is_refused", "[uid]") {
   gshmemx_uniqueid good;
   UniqueId id;
-  id.root.port = 1;
+  id.roots.resize(1);
+  id.roots[0].endpoint.port = 1;
   encode_uniqueid(id, &good);
   REQUIRE(decode_uniqueid(good));
 
@@ -47,12 +58,12 @@ TEST_CASE("uniqueid_that_is_none_is_refused", "[uid]") {
   gshmemx_uniqueid bad = good;
   bad.version = 2;
   CHECK_FALSE(decode_uniqueid(bad));
-  for (const std::size_t at : {0u, 4u, 60u, 123u}) {  // magic, family, padding
+  for (const std::size_t at : {0u, 20u, 60u, 123u}) {  // magic, family, padding
     bad = good;
     bad.internal[at] = static_cast<char>(bad.internal[at] ^ 0x70);
     CHECK_FALSE(decode_uniqueid(bad));
   }
-  id.root.port = 0;
+  id.roots[0].endpoint.port = 0;
   encode_uniqueid(id, &bad);
   CHECK_FALSE(decode_uniqueid(bad));
 }

@@ -133,8 +133,10 @@ TEST_CASE("uid_root_that_no_rank_joins_ends", "[uid]") {
     std::vector<net::Listener> listeners;
     listeners.push_back(
         net::listen_on(net::choose_address(net::list_interfaces(), "=lo", AddressFamily::kIpv4)));
-    const bootstrap::UniqueId unique{listeners[0].endpoint, net::random_cookie()};
-    bootstrap::RootRegistry::get().start(std::move(listeners), unique.cookie, {0, alone});
+    const bootstrap::UniqueId unique{{{listeners[0].endpoint}}, net::random_cookie()};
+    bootstrap::RootRegistry::get().start_when_called(
+        std::move(listeners),
+        {.secret = secret_of(unique), .alone = Deadline(alone), .alone_seconds = alone});
     gshmemx_uniqueid id;
     encode_uniqueid(unique, &id);
     return id;
@@ -278,7 +280,7 @@ TEST_CASE("uid_rank_killed_before_all_have_joined_is_named", "[uid]") {
     const gshmemx_uniqueid id = channel.share(rank, 3, config);
     if (rank == 1) {
       RawClient client(id);  // a rank as far as the service can tell, up to its end
-      client.send(client.hello(1, 3));
+      client.join(1, 3);
       (void)raise(SIGKILL);
     }
     if (rank == 2) return;
@@ -378,6 +380,51 @@ TEST_CASE("uid_rank_0_whose_address_is_taken_or_of_another_host_says_so", "[uid]
   ends.join();
   expect_error(GSHMEMX_ERROR_SYSTEM, "listening on 192.0.2.1:4711: Cannot assign requested address",
                [&] { join("192.0.2.1:4711", 60); });
+}
+
+TEST_CASE("uid_rank_tries_every_address_of_an_id_and_names_all_of_them", "[uid]") {
+  const auto at = [](std::uint8_t last) {
+    net::Endpoint endpoint;
+    endpoint.ip = {127, 0, 0, last};
+    return endpoint;
+  };
+  gshmemx_uniqueid id, other;
+  bootstrap::make_uniqueid(&id, uid_config());
+  bootstrap::UniqueId unique = bootstrap::decode_uniqueid(id).value();
+  // An address that the maker and others have for themselves (docker0), where another job's root or
+  // nobody listens; a network without a partner.
+  net::Endpoint nobody = net::listen_on(at(3)).endpoint;
+  net::Listener foreign = net::listen_on(at(2));
+  unique.roots.insert(unique.roots.begin(), {{foreign.endpoint, 8}, {nobody, 8}});
+  encode_uniqueid(unique, &other);
+  const bootstrap::UniqueId theirs{{{foreign.endpoint, 8}}, net::random_cookie()};
+  std::vector<net::Listener> listeners;
+  listeners.push_back(std::move(foreign));
+  bootstrap::RootRegistry::get().start_when_called(std::move(listeners),
+                                                   {.secret = secret_of(theirs)});
+  bootstrap::create_uid(other, 0, 1, uid_config())->barrier();
+  unique.roots = {{nobody, 8}, {net::listen_on(at(4)).endpoint, 8}};
+  encode_uniqueid(unique, &other);
+  try {
+    (void)bootstrap::create_uid(other, 0, 1, uid_config());
+    FAIL("nobody listens");
+  } catch (const Error& error) {
+    for (const net::Endpoint& endpoint : {unique.roots[0].endpoint, unique.roots[1].endpoint})
+      CHECK_THAT(error.what(), Catch::Contains(net::endpoint_text(endpoint) + ": Connection refused"));
+    CHECK_THAT(error.what(), Catch::Contains("this host has ") && Catch::Contains("lo 127.0.0.1") &&
+                                 Catch::Contains("choose the network with GSHMEM_UID_INTERFACE"));
+  }
+}
+
+TEST_CASE("uid_ids_that_nobody_uses_share_one_thread", "[uid]") {
+  const auto threads = [] {
+    return std::distance(std::filesystem::directory_iterator("/proc/self/task"), {});
+  };
+  const auto before = threads();
+  std::vector<gshmemx_uniqueid> ids(20);
+  for (gshmemx_uniqueid& id : ids) bootstrap::make_uniqueid(&id, uid_config());
+  CHECK(threads() <= before + 1);
+  for (const gshmemx_uniqueid& id : ids) bootstrap::create_uid(id, 0, 1, uid_config())->barrier();
 }
 
 TEST_CASE("uid_job_leaves_no_thread_or_descriptor_behind", "[uid]") {

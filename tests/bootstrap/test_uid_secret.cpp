@@ -87,6 +87,7 @@ TEST_CASE("uid_rank_with_another_secret_is_refused", "[uid]") {
        {"", "correct horsf", "correct hors", "correct horsecorrect horse"}) {
     const Config right = secret_config("correct horse");
     INFO(other);
+    StderrCapture log;
     CHECK(run_threads(2, [&](int rank) {
             Config mine = right;
             mine.uid_rank = rank;
@@ -98,7 +99,36 @@ TEST_CASE("uid_rank_with_another_secret_is_refused", "[uid]") {
             }
             bootstrap::create(mine)->barrier();
           }) == "");
+    // Those that wait are told at once, not when their time is up.
+    std::string said;
+    for (const std::string& line : log.writes()) said += line;
+    CHECK_THAT(said, Catch::Contains("WARN: rank 0 of 2 still waits for others: a process at 127.0.0.1:") &&
+                         Catch::Contains(" that calls itself rank 1 has another unique id or "
+                                         "GSHMEM_UID_SECRET, and was refused"));
   }
+}
+
+TEST_CASE("uid_other_users_of_the_host_do_not_join_without_a_secret", "[uid]") {
+  if (geteuid() != 0) return;  // only root can be another user
+  const Config config = address_config(free_address(), 0, 2, kSeconds);
+  const net::Endpoint root = net::resolve(config.uid_address, AddressFamily::kIpv4).front();
+  IdChannel refused;
+  CHECK(run_processes(3, [&](int process) {
+          Config mine = config;
+          mine.uid_rank = process == 0 ? 0 : 1;
+          if (process == 1) refused.await(1);
+          if (process < 2) return bootstrap::create(mine)->barrier();
+          check_errno(setuid(65534), "setuid");
+          while (!net::connect_to(root, Deadline(1)).fd) usleep(1000);
+          RawClient stranger(root, "gshmem");
+          stranger.join(1, 2);
+          const std::string why = stranger.receive_failure();
+          expect(why.find("refused: a process of user 65534 called, and this job is of user 0") == 0,
+                 why);
+          expect_error(GSHMEMX_ERROR_BOOTSTRAP, "it is of user 0, and this process of user 65534",
+                       [&] { (void)bootstrap::create(mine); });
+          refused.signal();
+        }) == "");
 }
 
 TEST_CASE("uid_bad_secret_files_are_named", "[uid]") {
@@ -152,7 +182,7 @@ TEST_CASE("uid_rank_that_brings_too_much_ends_the_job", "[uid]") {
             return;
           }
           RawClient client(id);
-          client.send(client.hello(1, 2));
+          client.join(1, 2);
           client.expect_kind(net::FrameKind::kWelcome);
           const std::vector<std::byte> much(bootstrap::kMaxBytes + 1);
           client.send(net::make_frame({.kind = net::FrameKind::kContribution, .number = 1}, much));

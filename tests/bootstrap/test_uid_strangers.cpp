@@ -7,6 +7,7 @@
 #include "tests/patience.h"
 #include "tests/sanitizers/sanitizers.h"
 
+#include <sys/eventfd.h>
 #include <sys/resource.h>
 
 #include <chrono>
@@ -66,7 +67,7 @@ TEST_CASE("uid_garbage_does_not_disturb_the_job", "[uid]") {
     // Frames that only a rank may send, and a length that would fill the memory.
     strangers.emplace_back(id).send(contribution({}));
     Bytes huge = *hello;
-    huge[9] = std::byte{0xFF};
+    huge[12] = std::byte{0xFF};
     strangers.emplace_back(id).send(huge);
   }
   run_good_job(id, 3);
@@ -94,7 +95,8 @@ TEST_CASE("uid_bytes_may_come_one_by_one", "[uid]") {
             return;
           }
           RawClient client(id);
-          client.send(client.hello(1, 2), 1);
+          client.step = 1;
+          client.join(1, 2);
           client.expect_kind(FrameKind::kWelcome);
           client.send(contribution(mine), 1);
           client.expect_kind(FrameKind::kResult);
@@ -109,8 +111,13 @@ TEST_CASE("uid_wrong_cookie_is_refused_and_the_job_goes_on", "[uid]") {
   unique.cookie[3] ^= std::byte{1};
   gshmemx_uniqueid forged;
   encode_uniqueid(unique, &forged);
-  expect_error(GSHMEMX_ERROR_BOOTSTRAP, "refused: the unique id belongs to another job",
+  expect_error(GSHMEMX_ERROR_BOOTSTRAP, "the unique id belongs to another job",
                [&] { (void)bootstrap::create_uid(forged, 0, 2, uid_config()); });
+  RawClient liar(id);  // does not care whether the root service proves anything
+  liar.send(liar.hello(0, 2));
+  liar.expect_kind(FrameKind::kChallenge);
+  liar.send(net::make_frame({.kind = FrameKind::kProof}, random_bytes(32, 3)));
+  CHECK_THAT(liar.receive_failure(), Catch::Contains("refused: the unique id belongs to another"));
   run_good_job(id, 2);
 }
 
@@ -118,10 +125,10 @@ TEST_CASE("uid_same_rank_twice_is_refused", "[uid]") {
   gshmemx_uniqueid id;
   bootstrap::make_uniqueid(&id, uid_config());
   RawClient first(id);
-  first.send(first.hello(1, 2));
+  first.join(1, 2);
   RawClient probe(
-      id);  // answered after `first`, whose hello was sent before: one thread serves both
-  probe.send(probe.hello(1, 2));
+      id);  // answered after `first`, whose proof was sent before: one thread serves both
+  probe.join(1, 2);
   CHECK(probe.receive_failure() == "refused: rank 1 is in the job already");
   expect_error(GSHMEMX_ERROR_BOOTSTRAP, "rank 1 is in the job already",
                [&] { (void)bootstrap::create_uid(id, 1, 2, uid_config()); });
@@ -140,13 +147,13 @@ TEST_CASE("uid_other_versions_are_told_so", "[uid]") {
   hello[5] = std::byte{9};
   client.send(hello);
   CHECK(client.receive_failure() ==
-        "refused: the caller's protocol has version 9, this process's 3");
+        "refused: the caller's protocol has version 9, this process's 4");
   run_good_job(id, 2);
 }
 
 TEST_CASE("uid_rank_that_sends_garbage_counts_as_dead", "[uid]") {
   const Bytes garbage = GENERATE(
-      random_bytes(64, 7), *net::make_frame({.kind = FrameKind::kWelcome}), *hello_frame({}, 1, 2));
+      random_bytes(64, 7), *net::make_frame({.kind = FrameKind::kWelcome}), *hello_frame(1, 2));
   gshmemx_uniqueid id;
   bootstrap::make_uniqueid(&id, uid_config());
   CHECK(run_threads(2, [&](int rank) {
@@ -156,7 +163,7 @@ TEST_CASE("uid_rank_that_sends_garbage_counts_as_dead", "[uid]") {
             return;
           }
           RawClient client(id);
-          client.send(client.hello(1, 2));
+          client.join(1, 2);
           client.expect_kind(FrameKind::kWelcome);
           client.send(garbage);
           while (client.receive()) {
@@ -169,6 +176,7 @@ TEST_CASE("uid_something_else_on_the_port_or_a_root_that_breaks_the_rules_is_nam
     Bytes says;  ///< and then it closes
     gshmemx_status code;
     std::string text;
+    bool greets = true;  ///< and proves that it is of the job
   };
   const auto welcome = [](std::uint64_t size, int root) {
     return *net::make_frame({.kind = FrameKind::kWelcome, .number = size, .rank = root});
@@ -184,7 +192,7 @@ TEST_CASE("uid_something_else_on_the_port_or_a_root_that_breaks_the_rules_is_nam
   const ByteView banner = std::as_bytes(std::span("SSH-2.0-OpenSSH_9.2\r\n"));
   const std::string stranger = "is not the root service of this job";
   const Root root = GENERATE_COPY(
-      Root{{banner.begin(), banner.end()}, GSHMEMX_ERROR_BOOTSTRAP, stranger},
+      Root{{banner.begin(), banner.end()}, GSHMEMX_ERROR_BOOTSTRAP, stranger, false},
       Root{welcome(3, 0), GSHMEMX_ERROR_BOOTSTRAP, stranger},
       Root{result(0, 0), GSHMEMX_ERROR_BOOTSTRAP, stranger},
       Root{result(2, 0), GSHMEMX_ERROR_BOOTSTRAP, stranger},
@@ -200,7 +208,17 @@ TEST_CASE("uid_something_else_on_the_port_or_a_root_that_breaks_the_rules_is_nam
   CHECK(run_threads(2, [&](int rank) {
           if (rank == 0) {
             (void)net::wait_for(listener.fd, POLLIN, Deadline(30 * gshmem::test::kPatience));
-            const auto server = net::accept_from(listener.fd);
+            net::Stream rank(net::accept_from(listener.fd), {FrameKind::kHello});
+            Frame hello;
+            while (root.greets && !hello) {
+              (void)net::wait_for(rank.fd(), POLLIN, Deadline(30 * kPatience));
+              hello = rank.receive();
+            }
+            const Fd server = std::move(rank).take_fd();
+            if (root.greets) {
+              const Frame challenge = net::challenge_to(hello, secret_of({}), {});
+              (void)!::send(server.get(), challenge->data(), challenge->size(), MSG_NOSIGNAL);
+            }
             (void)!::send(server.get(), root.says.data(), root.says.size(), MSG_NOSIGNAL);
             (void)shutdown(server.get(), SHUT_WR);
             char byte = 0;
@@ -210,7 +228,7 @@ TEST_CASE("uid_something_else_on_the_port_or_a_root_that_breaks_the_rules_is_nam
             return;
           }
           gshmemx_uniqueid id;
-          encode_uniqueid(bootstrap::UniqueId{listener.endpoint, {}}, &id);
+          encode_uniqueid(bootstrap::UniqueId{{{listener.endpoint}}, {}}, &id);
           std::unique_ptr<Bootstrap> boot;
           std::array<char, 4> all{};
           expect_error(root.code, root.text, [&] {
@@ -230,11 +248,12 @@ struct LocalId {
     net::Endpoint loopback;
     loopback.ip = {127, 0, 0, 1};
     listeners.push_back(net::listen_on(loopback));
-    unique.root = listeners.front().endpoint;
+    unique.roots = {{listeners.front().endpoint}};
     encode_uniqueid(unique, &id);
   }
   [[nodiscard]] bootstrap::RootService start(double linger) {
-    return {std::move(listeners), unique.cookie, {linger, 0}};
+    return {std::move(listeners), {.secret = secret_of(unique), .linger = linger},
+            Fd(static_cast<int>(check_errno(eventfd(0, EFD_CLOEXEC), "eventfd")))};
   }
 };
 
@@ -244,37 +263,35 @@ TEST_CASE("uid_root_of_a_job_that_failed_tells_late_ranks_why_for_a_while_and_en
   const bootstrap::RootService service = local.start(linger);
   {
     RawClient early(local.id);
-    early.send(early.hello(0, 2));
+    early.join(0, 2);
     early.leave();
     CHECK(early.receive() == nullptr);
   }
   if (linger > 0) {
     for (int rank : {0, 1}) {
       RawClient late(local.id);
-      late.send(late.hello(rank, 2));
+      late.join(rank, 2);
       CHECK(late.receive_failure() == "rank 0 left before all had joined");
     }
   }
   const Deadline deadline(30 * kPatience);
   while (!service.ended() && !deadline.passed()) std::this_thread::yield();
   CHECK(service.ended());
-  CHECK(net::connect_to(local.unique.root, deadline).error == ECONNREFUSED);
+  CHECK(net::connect_to(local.unique.roots[0].endpoint, deadline).error == ECONNREFUSED);
 }
 
 TEST_CASE("uid_root_at_a_fixed_address_answers_nobody_after_a_job_that_failed", "[uid]") {
   Config config = address_config(free_address(), 0, 4, 60 * kPatience);
   config.uid_secret = "secret";
   const net::Endpoint root = net::resolve(config.uid_address, AddressFamily::kIpv4).front();
-  gshmemx_uniqueid id;
-  encode_uniqueid(bootstrap::UniqueId{root, net::cookie_of(config.uid_secret)}, &id);
   std::thread rank_0([&] {
     expect_error(GSHMEMX_ERROR_PEER_FAILED, "rank 1 left before all had joined",
                  [&] { (void)bootstrap::create(config); });
   });
   while (!net::connect_to(root, Deadline(1)).fd) std::this_thread::yield();
-  RawClient first(id), last(id);
-  last.send(last.hello(2, 4));
-  first.send(first.hello(1, 4));
+  RawClient first(root, config.uid_secret), last(root, config.uid_secret);
+  last.join(2, 4);
+  first.join(1, 4);
   first.leave();
   CHECK(last.receive_failure() == "rank 1 left before all had joined");
   rank_0.join();
@@ -282,7 +299,7 @@ TEST_CASE("uid_root_at_a_fixed_address_answers_nobody_after_a_job_that_failed", 
   CHECK(last.receive() == nullptr);
   bool answered = false;
   try {
-    RawClient late(id);
+    RawClient late(root, config.uid_secret);
     late.send(late.hello(3, 4));
     answered = late.receive() != nullptr;
   } catch (const std::exception&) {  // nobody listens any more
@@ -301,7 +318,7 @@ TEST_CASE("uid_root_tells_the_rank_of_its_own_process_last", "[uid]") {
           }
           std::deque<RawClient> others;
           for (int rank = 1; rank < kRanks; ++rank)
-            others.emplace_back(id).send(others.back().hello(rank, kRanks));
+            others.emplace_back(id).join(rank, kRanks);
           for (RawClient& rank : others) rank.expect_kind(FrameKind::kWelcome);
           for (RawClient& rank : others) rank.send(contribution({}));
           for (RawClient& rank : others) rank.expect_kind(FrameKind::kResult);
@@ -315,8 +332,8 @@ TEST_CASE("uid_root_service_that_ends_says_with_whom", "[uid]") {
     std::chrono::steady_clock::time_point begin;
     {
       const bootstrap::RootService service = local.start(0);
-      joined.send(hello_frame(local.unique.cookie, 1, 2, hosts_root));
-      probe.send(probe.hello(1, 2));
+      joined.join(1, 2, hosts_root);
+      probe.join(1, 2);
       CHECK_FALSE(probe.receive_failure().empty());  // so the service has read the other
       begin = std::chrono::steady_clock::now();
     }
@@ -334,10 +351,10 @@ TEST_CASE("uid_process_that_has_another_root_service_is_not_taken_for_the_one_of
   bootstrap::make_uniqueid(&others, uid_config());
   LocalId local;
   RawClient other(local.id);
-  other.send(other.hello(1, 2));
   std::unique_ptr<Bootstrap> boot;
   {
     const bootstrap::RootService service = local.start(0);
+    other.join(1, 2);
     boot = bootstrap::create_uid(local.id, 0, 2, uid_config());
   }
   expect_error(GSHMEMX_ERROR_PEER_FAILED,
@@ -350,8 +367,8 @@ TEST_CASE("uid_root_hangs_up_on_a_rank_that_has_left_and_serves_the_others", "[u
   LocalId local;
   const bootstrap::RootService service = local.start(0);
   RawClient leaver(local.id), other(local.id);
-  leaver.send(leaver.hello(0, 2));
-  other.send(other.hello(1, 2));
+  leaver.join(0, 2);
+  other.join(1, 2);
   leaver.expect_kind(FrameKind::kWelcome);
   other.expect_kind(FrameKind::kWelcome);
   leaver.leave();
@@ -372,7 +389,7 @@ TEST_CASE("uid_root_makes_room_for_its_ranks_and_256_descriptors_of_the_process"
     check_errno(setrlimit(RLIMIT_NOFILE, &limit), "setrlimit");
     const bootstrap::RootService service = local.start(0);
     for (int rank = 0; rank < static_cast<int>(kRanks); ++rank)
-      ranks.emplace_back(local.id).send(ranks.back().hello(rank, kRanks));
+      ranks.emplace_back(local.id).join(rank, kRanks);
     ranks.front().expect_kind(FrameKind::kWelcome);
     CHECK(descriptor_limit() == (soft < kRanks + 256 ? was.rlim_max : soft));
     check_errno(setrlimit(RLIMIT_NOFILE, &was), "setrlimit");
@@ -433,7 +450,11 @@ TEST_CASE("uid_root_has_a_descriptor_for_every_rank_or_says_that_it_has_not", "[
             std::deque<RawClient> ranks;
             for (int rank = 0; rank < kRanks; ++rank) {
               ranks.emplace_back(id);
-              ranks.back().send(ranks.back().hello(rank, kRanks));
+              ranks.back().begin(rank, kRanks);
+            }
+            for (RawClient& rank : ranks) {
+              if (!may_raise && !rank.answers_within(kPatience)) break;
+              rank.finish();
             }
             called.await(1);
             if (may_raise) {
@@ -460,7 +481,7 @@ TEST_CASE("uid_root_that_lacks_a_descriptor_for_the_first_rank_takes_more", "[ui
           if (process == 1) {
             full.await(1);
             RawClient rank(id);
-            rank.send(rank.hello(0, 1));
+            rank.join(0, 1);
             rank.expect_kind(FrameKind::kWelcome);
             return welcomed.signal();
           }
@@ -486,5 +507,5 @@ TEST_CASE("uid_rank_that_has_greeted_makes_no_room_for_strangers", "[uid]") {
   for (std::size_t i = 0; i <= stranger_limit(); ++i)
     strangers.emplace_back(local.id).send(part(hello, 9));
   const bootstrap::RootService service = local.start(0);
-  rank.expect_kind(FrameKind::kWelcome);
+  rank.expect_kind(FrameKind::kChallenge);
 }

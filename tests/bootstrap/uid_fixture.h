@@ -3,6 +3,7 @@
 #pragma once
 
 #include "bootstrap/uid/id.h"
+#include "host/base/net/greeting.h"
 #include "host/base/net/interfaces.h"
 #include "host/base/net/stream.h"
 #include "tests/bootstrap/conformance.h"
@@ -81,27 +82,51 @@ class IdChannel {
   int ends_[2];
 };
 
-[[nodiscard]] inline net::Frame hello_frame(const net::Cookie& cookie, int rank, unsigned size,
-                                            bool hosts_root = false) {
+[[nodiscard]] inline net::Frame hello_frame(int rank, unsigned size, bool hosts_root = false) {
   return net::make_frame({.kind = net::FrameKind::kHello,
                           .number = size,
                           .rank = rank,
                           .detail = hosts_root ? net::kHostsRoot : 0u},
-                         cookie);
+                         net::random_cookie());
+}
+[[nodiscard]] inline std::string secret_of(const bootstrap::UniqueId& id) {
+  return {reinterpret_cast<const char*>(id.cookie.data()), id.cookie.size()};
 }
 
-/// A TCP client of the root service of `id` that sends what it likes.
+/// A TCP client of a root service that sends what it likes.
 class RawClient {
  public:
   explicit RawClient(const gshmemx_uniqueid& id)
-      : id_(bootstrap::decode_uniqueid(id).value()),
-        stream_(net::connect_to(id_.root, deadline()).fd,
-                {net::FrameKind::kWelcome, net::FrameKind::kResult, net::FrameKind::kFail}) {
+      : RawClient(bootstrap::decode_uniqueid(id).value().roots.front().endpoint,
+                  secret_of(bootstrap::decode_uniqueid(id).value())) {}
+  RawClient(const net::Endpoint& root, std::string secret)
+      : secret_(std::move(secret)),
+        stream_(net::connect_to(root, deadline()).fd,
+                {net::FrameKind::kChallenge, net::FrameKind::kWelcome, net::FrameKind::kResult,
+                 net::FrameKind::kFail, net::FrameKind::kNote}) {
     expect(bool{stream_.fd()}, "the root service takes connections");
   }
-  [[nodiscard]] net::Frame hello(int rank, unsigned size) const {
-    return hello_frame(id_.cookie, rank, size);
+  /// The greeting of a rank, with or without its proof.
+  [[nodiscard]] static net::Frame hello(int rank, unsigned size) { return hello_frame(rank, size); }
+  void begin(int rank, unsigned size, bool hosts_root = false) {
+    hello_ = hello_frame(rank, size, hosts_root);
+    send(hello_, step);
   }
+  void finish() {
+    const net::Frame challenge = receive();
+    expect(challenge && net::header_of(challenge).kind == net::FrameKind::kChallenge, "a challenge");
+    const net::Frame proof = net::answer_to(challenge, hello_, secret_);
+    expect(proof != nullptr, "the root service proves itself");
+    send(proof, step);
+  }
+  void join(int rank, unsigned size, bool hosts_root = false) {
+    begin(rank, size, hosts_root);
+    finish();
+  }
+  [[nodiscard]] bool answers_within(double seconds) const {
+    return net::wait_for(stream_.fd(), POLLIN, Deadline(seconds));
+  }
+  std::size_t step = 1 << 20;  ///< bytes of a packet
   /// `step` bytes at a time, each its own packet.
   void send(net::ByteView bytes, std::size_t step = 1 << 20) {
     while (!bytes.empty()) {
@@ -117,10 +142,12 @@ class RawClient {
     send(net::make_frame({.kind = net::FrameKind::kGoodbye}));
     stream_.finish_sending();
   }
-  /// The next frame, or null when the root service hangs up.
+  /// The next frame that is no note, or null when the root service hangs up.
   [[nodiscard]] net::Frame receive() {
     for (;;) {
-      if (net::Frame frame = stream_.receive()) return frame;
+      net::Frame frame = stream_.receive();
+      if (frame && net::header_of(frame).kind != net::FrameKind::kNote) return frame;
+      if (frame) continue;
       if (stream_.state() != net::Stream::State::kOpen) return nullptr;
       expect(net::wait_for(stream_.fd(), POLLIN, deadline()), "an answer in time");
     }
@@ -138,7 +165,8 @@ class RawClient {
 
  private:
   static Deadline deadline() { return Deadline(30 * kPatience); }
-  bootstrap::UniqueId id_;
+  std::string secret_;
+  net::Frame hello_;
   net::Stream stream_;
 };
 

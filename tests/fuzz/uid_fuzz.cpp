@@ -10,7 +10,6 @@
 using namespace gshmem::bootstrap;
 using gshmem::net::Bytes;
 using gshmem::net::ByteView;
-using gshmem::net::Cookie;
 using gshmem::net::Frame;
 using gshmem::net::FrameHeader;
 using gshmem::net::FrameKind;
@@ -46,13 +45,12 @@ void check_uniqueid(ByteView input) {
 
 /// Three ranks, then one event per two bytes of input; the job must keep its own books.
 void check_job(ByteView input) {
-  Job job{Cookie{}};
+  Job job;
   const auto join = [&](int rank) {
     (void)job.join(net::make_frame({.kind = FrameKind::kHello,
                                     .number = 3,
                                     .rank = rank,
-                                    .detail = rank == 0 ? net::kHostsRoot : 0u},
-                                   Cookie{}));
+                                    .detail = rank == 0 ? net::kHostsRoot : 0u}));
   };
   const auto event = [&](unsigned what, int rank) {
     const Bytes data(what / 8);

@@ -13,12 +13,13 @@ namespace {
 struct WireHeader {
   std::uint32_t magic;
   std::uint16_t version, kind;
-  std::uint64_t bytes, number;
+  std::uint32_t epoch, bytes;
+  std::uint64_t number;
   std::uint32_t rank, detail;
 };
 static_assert(sizeof(WireHeader) == FrameHeader::kBytes);
 
-constexpr std::size_t kCookieBytes = 16;
+constexpr std::size_t kCookieBytes = 16, kProofBytes = 32;
 
 }  // namespace
 
@@ -26,7 +27,8 @@ Frame make_frame(FrameHeader header, ByteView payload) {
   const WireHeader wire{htobe32(FrameHeader::kMagic),
                         htobe16(header.version),
                         htobe16(static_cast<std::uint16_t>(header.kind)),
-                        htobe64(payload.size()),
+                        htobe32(header.epoch),
+                        htobe32(static_cast<std::uint32_t>(payload.size())),
                         htobe64(header.number),
                         htobe32(static_cast<std::uint32_t>(header.rank)),
                         htobe32(header.detail)};
@@ -37,7 +39,8 @@ Frame make_frame(FrameHeader header, ByteView payload) {
 }
 
 Frame make_frame(const FrameHeader& header, std::string_view text) {
-  if (header.kind == FrameKind::kFail) text = text.substr(0, kMaxText);
+  if (header.kind == FrameKind::kFail || header.kind == FrameKind::kNote)
+    text = text.substr(0, kMaxText);
   return make_frame(header, std::as_bytes(std::span(text)));
 }
 
@@ -61,7 +64,8 @@ std::optional<FrameHeader> decode_header(std::span<const std::byte, FrameHeader:
   if (be32toh(wire.magic) != FrameHeader::kMagic) return std::nullopt;
   return FrameHeader{.kind = static_cast<FrameKind>(be16toh(wire.kind)),
                      .version = be16toh(wire.version),
-                     .bytes = be64toh(wire.bytes),
+                     .epoch = be32toh(wire.epoch),
+                     .bytes = be32toh(wire.bytes),
                      .number = be64toh(wire.number),
                      .rank = static_cast<std::int32_t>(be32toh(wire.rank)),
                      .detail = be32toh(wire.detail)};
@@ -76,6 +80,10 @@ bool frame_length_valid(FrameKind kind, std::uint64_t bytes) {
   switch (kind) {
     case FrameKind::kHello:
       return bytes == kCookieBytes;
+    case FrameKind::kChallenge:
+      return bytes == kCookieBytes + kProofBytes;
+    case FrameKind::kProof:
+      return bytes == kProofBytes;
     case FrameKind::kContribution:
     case FrameKind::kResult:
     case FrameKind::kNews:
@@ -83,6 +91,7 @@ bool frame_length_valid(FrameKind kind, std::uint64_t bytes) {
     case FrameKind::kLetter:
       return bytes <= kMaxPayload;
     case FrameKind::kFail:
+    case FrameKind::kNote:
       return bytes <= kMaxText;
     case FrameKind::kWelcome:
     case FrameKind::kGoodbye:

@@ -21,7 +21,8 @@ using ByteView = std::span<const std::byte>;
 
 /// In brackets: the fields of the header that count.
 enum class FrameKind : std::uint16_t {
-  kHello = 1,         ///< let me in; payload: a cookie [rank; number: of ranks; detail: HelloFlags]
+  kHello = 1,         ///< let me in; payload: a cookie, or a nonce where a secret is to be proved
+                      ///< [rank; number: of ranks; detail: HelloFlags]
   kWelcome = 2,       ///< all ranks are here [number: of ranks; rank: has the root service, or -1]
   kContribution = 3,  ///< to the root: what is brought to a collective [number: its own]
   kResult = 4,        ///< from the root: what all have brought [number: the collective's]
@@ -32,7 +33,10 @@ enum class FrameKind : std::uint16_t {
   kNews = 9,     ///< of a PE, with a reason [rank; number: exit status; detail: PeerEvent]
   kEnded = 10,   ///< of a connection [rank: of its PE; detail: PeerEvent]
   kPart = 11,    ///< of an alltoall [rank: whose; detail: for whom; number: the collective's]
-  kLetter = 12   ///< from PE to PE [rank: from; detail: to; number: what it is about]
+  kLetter = 12,  ///< from PE to PE [rank: from; detail: to; number: what it is about]
+  kChallenge = 13,  ///< answers a kHello; payload: a nonce, and the sender's proof (greeting.h)
+  kProof = 14,      ///< answers a kChallenge; payload: the caller's proof
+  kNote = 15        ///< for the log of those who wait: why others may be missing
 };
 /// It has a PE to which it is passed on.
 constexpr bool is_addressed(FrameKind kind) {
@@ -42,10 +46,11 @@ constexpr bool is_addressed(FrameKind kind) {
 struct FrameHeader {
   static constexpr std::size_t kBytes = 32;
   static constexpr std::uint32_t kMagic = 0x47534842;  // "GSHB"
-  static constexpr std::uint16_t kVersion = 3;
+  static constexpr std::uint16_t kVersion = 4;
   FrameKind kind = FrameKind::kGoodbye;
   std::uint16_t version = kVersion;
-  std::uint64_t bytes = 0;  ///< of the payload
+  std::uint32_t epoch = 0;  ///< reserved: always 0
+  std::uint64_t bytes = 0;  ///< of the payload; 32 bits of them travel
   std::uint64_t number = 0;
   std::int32_t rank = -1;
   std::uint32_t detail = 0;
@@ -58,11 +63,11 @@ enum HelloFlags : std::uint32_t { kHostsRoot = 1 };  // the root service is in t
 using Frame = std::shared_ptr<const Bytes>;
 
 constexpr std::uint64_t kMaxPayload = std::uint64_t{1} << 28;
-constexpr std::size_t kMaxText = 2048;  // of a kFail
+constexpr std::size_t kMaxText = 2048;  // of a kFail and a kNote
 
 /// Sets header.bytes.
 [[nodiscard]] Frame make_frame(FrameHeader header, ByteView payload = {});
-/// A text as payload, cut at kMaxText where `header` is a kFail.
+/// A text as payload, cut at kMaxText where `header` is a kFail or a kNote.
 [[nodiscard]] Frame make_frame(const FrameHeader& header, std::string_view text);
 [[nodiscard]] FrameHeader header_of(const Frame& frame);
 [[nodiscard]] inline ByteView payload_of(const Frame& frame) {

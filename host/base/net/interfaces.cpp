@@ -49,15 +49,6 @@ int rank_of(const Interface& interface) {
   return interface.loopback ? rank + 4 : rank;
 }
 
-std::string describe(const std::vector<Interface>& interfaces) {
-  std::string text;
-  for (const Interface& interface : interfaces) {
-    text += (text.empty() ? "" : ", ") + interface.name + " " + address_text(interface.address) +
-            (interface.up ? "" : " (down)");
-  }
-  return text.empty() ? "no interface at all" : text;
-}
-
 /// 0 without a mask: then nobody else is on that network.
 int bits_of_mask(const sockaddr* mask) {
   const auto endpoint = endpoint_from(mask);
@@ -68,6 +59,15 @@ int bits_of_mask(const sockaddr* mask) {
 }
 
 }  // namespace
+
+std::string interfaces_text(const std::vector<Interface>& interfaces) {
+  std::string text;
+  for (const Interface& interface : interfaces) {
+    text += (text.empty() ? "" : ", ") + interface.name + " " + address_text(interface.address) +
+            (interface.up ? "" : " (down)");
+  }
+  return text.empty() ? "no interface at all" : text;
+}
 
 std::vector<Interface> list_interfaces() {
   ifaddrs* head = nullptr;
@@ -106,7 +106,7 @@ Endpoint choose_address(const std::vector<Interface>& interfaces, const std::str
   require(!fitting.empty(), GSHMEMX_ERROR_CONFIG,
           "no network interface fits GSHMEM_UID_INTERFACE=\"" + filter +
               "\" and GSHMEM_UID_FAMILY=\"" + word_of(family) +
-              "\"; there is: " + describe(interfaces));
+              "\"; there is: " + interfaces_text(interfaces));
   return fitting.front().address;
 }
 

@@ -26,6 +26,9 @@ struct Interface {
 [[nodiscard]] Endpoint choose_address(const std::vector<Interface>& interfaces,
                                       const std::string& filter, AddressFamily family);
 
+/// "eth0 10.0.0.1, docker0 172.17.0.1, ib0 10.1.0.1 (down)".
+[[nodiscard]] std::string interfaces_text(const std::vector<Interface>& interfaces);
+
 /// All that fit, best first, by the rules of choose_address.
 [[nodiscard]] std::vector<Interface> fitting_interfaces(const std::vector<Interface>& interfaces,
                                                         const std::string& filter,

@@ -1,6 +1,8 @@
 #include "host/base/net/reception.h"
 
+#include "host/base/net/greeting.h"
 #include "host/base/net/socket.h"
+#include "host/base/random.h"
 #include "host/base/system_call.h"
 
 #include <algorithm>
@@ -56,6 +58,9 @@ void Reception::close() { listeners_.clear(); }
 /// `listener`: one of listeners_, which may be none afterwards.
 void Reception::accept_all(std::size_t listener) {
   while (listens()) {
+    // Those that have been challenged need a moment; others make room for who comes.
+    paused_ = callers_.size() > stranger_limit() && !drop_oldest();
+    if (paused_) return;
     Fd fd = accept_from(listeners_[listener]);
     if (!fd) {
       const int error = errno;
@@ -73,25 +78,51 @@ void Reception::accept_all(std::size_t listener) {
   }
 }
 
+/// Not one that has been challenged.
 bool Reception::drop_oldest() {
-  const auto oldest =
-      std::ranges::find_if(callers_, [](const Caller& caller) { return !caller.done; });
+  const auto oldest = std::ranges::find_if(
+      callers_, [](const Caller& caller) { return !caller.done && caller.hello == nullptr; });
   if (oldest == callers_.end()) return false;
   callers_.erase(oldest);
   return true;
 }
 
+void Reception::challenge(Caller& caller, const Frame& hello) {
+  caller.hello = hello;
+  caller.nonce = random_bits<Cookie>();
+  caller.stream.accept_only({FrameKind::kProof, FrameKind::kFail});
+  caller.stream.queue(challenge_to(hello, secret_->text, caller.nonce));
+  caller.stream.send_some();
+}
+
+JobFailure Reception::judge(const Caller& caller, const Frame& frame) {
+  if (!secret_) return judge_(caller.stream, frame);
+  const bool proves =
+      header_of(frame).kind == FrameKind::kProof &&
+      same_digest(proof_of(Side::kCaller, secret_->text, caller.hello, caller.nonce),
+                  payload_of(frame));
+  if (proves) return judge_(caller.stream, caller.hello);
+  secret_->on_stranger(caller.stream, header_of(caller.hello));
+  return {GSHMEMX_ERROR_BOOTSTRAP,
+          "refused: the unique id belongs to another job, or GSHMEM_UID_SECRET differs"};
+}
+
 void Reception::greet(Caller& caller) {
   Stream& stream = caller.stream;
   stream.send_some();
-  while (const Frame hello = stream.receive()) {
+  while (const Frame frame = stream.receive()) {
     caller.done = caller.refused;  // one that goes on all the same
     if (caller.done) return;
-    const JobFailure why = judge_(stream, hello);
+    if (secret_ && caller.hello == nullptr) {
+      challenge(caller, frame);
+      continue;
+    }
+    const JobFailure why = judge(caller, frame);
     if (!why) {
       caller.done = true;
-      return take_(std::move(stream), header_of(hello));
+      return take_(std::move(stream), header_of(secret_ ? caller.hello : frame));
     }
+    caller.hello = nullptr;  // it may make room for others
     refuse(caller, why);
   }
   if (stream.state() == Stream::State::kOpen) return;

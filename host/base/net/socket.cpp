@@ -1,6 +1,7 @@
 #include "host/base/net/socket.h"
 
 #include "host/base/fd.h"
+#include "host/base/random.h"
 #include "host/base/system_call.h"
 
 #include <arpa/inet.h>
@@ -9,7 +10,6 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <sys/random.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -257,11 +257,6 @@ Cookie cookie_of(std::string_view text) {
   return std::bit_cast<Cookie>(halves);
 }
 
-Cookie random_cookie() {
-  Cookie cookie;
-  // All of them: so few bytes are never cut short (getrandom(2)).
-  check_errno(getrandom(cookie.data(), cookie.size(), 0), "getrandom");
-  return cookie;
-}
+Cookie random_cookie() { return random_bits<Cookie>(); }
 
 }  // namespace gshmem::net

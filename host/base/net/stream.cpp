@@ -70,7 +70,7 @@ void Stream::accept_header() {
     state_ = State::kOtherVersion;
     other_version_ = header.version;
   } else if (std::ranges::find(accepted_, header.kind) == accepted_.end() ||
-             !frame_length_valid(header.kind, header.bytes)) {
+             header.epoch != 0 || !frame_length_valid(header.kind, header.bytes)) {
     state_ = State::kStranger;
   } else {
     whole_ = FrameHeader::kBytes + header.bytes;

@@ -19,7 +19,8 @@ Bytes bytes_of(std::initializer_list<int> values) {
 constexpr std::array kKinds{FrameKind::kHello,  FrameKind::kWelcome, FrameKind::kContribution,
                             FrameKind::kResult, FrameKind::kGoodbye, FrameKind::kExpired,
                             FrameKind::kFail,   FrameKind::kMissing, FrameKind::kNews,
-                            FrameKind::kEnded,  FrameKind::kPart,    FrameKind::kLetter};
+                            FrameKind::kEnded,  FrameKind::kPart,    FrameKind::kLetter,
+                            FrameKind::kNote};
 
 }  // namespace
 
@@ -30,9 +31,10 @@ TEST_CASE("frame_has_golden_bytes") {
                                   .detail = kHostsRoot},
                                  bytes_of({0xA0, 0xA1, 0xA2}));
   CHECK(*frame == bytes_of({0x47, 0x53, 0x48, 0x42,                          // "GSHB"
-                            0,    3,                                         // version
+                            0,    4,                                         // version
                             0,    1,                                         // kHello
-                            0,    0,    0,    0,    0,    0,    0,    3,     // payload bytes
+                            0,    0,    0,    0,                             // epoch
+                            0,    0,    0,    3,                             // payload bytes
                             0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17, 0x18,  // number
                             0x21, 0x22, 0x23, 0x24,                          // rank
                             0,    0,    0,    1,                             // detail
@@ -61,7 +63,7 @@ TEST_CASE("frame_of_each_kind_has_lengths_of_its_own") {
     const bool has_data = kind == FrameKind::kContribution || kind == FrameKind::kResult ||
                           kind == FrameKind::kNews || kind == FrameKind::kPart ||
                           kind == FrameKind::kLetter;
-    const bool has_text = kind == FrameKind::kFail;
+    const bool has_text = kind == FrameKind::kFail || kind == FrameKind::kNote;
     CHECK(frame_length_valid(kind, 0) == (kind != FrameKind::kHello));
     CHECK(frame_length_valid(kind, 16) == (kind == FrameKind::kHello || has_data || has_text));
     CHECK(frame_length_valid(kind, 15) == (has_data || has_text));

@@ -11,6 +11,8 @@
 
 using namespace gshmem;
 using namespace gshmem::control;
+using net::Candidate;
+using net::Candidates;
 using net::Endpoint;
 using net::Interface;
 
@@ -36,9 +38,9 @@ Config config_with(const char* uid_interface, AddressFamily uid_family = Address
 std::string ordered(const std::vector<std::vector<Interface>>& hosts, int node,
                     const Config& config = config_with("")) {
   std::vector<Candidates> candidates;
-  for (const auto& interfaces : hosts) candidates.push_back(candidates_of(interfaces, config));
+  for (const auto& interfaces : hosts) candidates.push_back(net::candidates_of(interfaces, config));
   std::string text;
-  for (const Candidate& candidate : order_addresses(candidates, node)) {
+  for (const Candidate& candidate : net::order_addresses(candidates, node)) {
     const Endpoint endpoint{.family = candidate.family, .ip = candidate.ip, .port = 0};
     if (!text.empty()) text += ' ';
     text += net::address_text(endpoint);
