@@ -161,24 +161,25 @@ class Uid final : public Bootstrap {
     for (double pause = 0.005;; pause = std::min(2 * pause, 0.2)) {
       std::string tried;
       JobFailure refusal;
-      bool all_refused = true;
+      bool settled = true;  // no address may answer otherwise later
       for (const Endpoint& root : entry.roots) {
         where_ = net::endpoint_text(root);
         const Deadline limit = only ? deadline : deadline.within(kAttemptSeconds);
         net::Attempt attempt = net::connect_to(root, limit);
-        std::string why;
+        std::string why = std::strerror(attempt.error);
+        JobFailure told;
         if (attempt.fd) {
           stream_ = Stream(std::move(attempt.fd), {FrameKind::kChallenge, FrameKind::kFail});
-          why = greet(entry, limit, refusal);
+          why = greet(entry, limit, told);
           if (why.empty()) return;
-        } else {
-          why = std::strerror(attempt.error);
         }
-        all_refused &= attempt.error == ECONNREFUSED;
+        settled &= told || attempt.error == ECONNREFUSED;
+        if (told) refusal = told;
         tried += (tried.empty() ? "" : ", ") + where_ + ": " + why;
       }
-      if (refusal) refusal.raise();
-      const bool final = entry.refused == Entry::Refused::kFinal && all_refused;
+      if (refusal && settled)
+        throw Error(refusal.code, only ? refusal.text : "no root service at " + tried);
+      const bool final = entry.refused == Entry::Refused::kFinal && settled;
       if (final || deadline.passed()) fail_to_enter(entry, tried, final);
       poll(nullptr, 0, deadline.within(pause).poll_ms());
     }
