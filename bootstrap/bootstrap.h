@@ -78,10 +78,11 @@ struct Place {
                                                     const Config& config);
 /// Rank 0 listens on GSHMEM_UID_ADDRESS; no id needs to be shared.
 [[nodiscard]] std::unique_ptr<Bootstrap> create_uid_from_address(const Config& config);
-/// Makes an id: listens on the addresses that fit GSHMEM_UID_INTERFACE, and packs them with a random
-/// secret. The root service gets a thread when the first rank calls. It ends when the last rank has left, at the
-/// latest with the process; the ranks that are left then fail. Where no rank has come for an hour
-/// (GSHMEM_BOOTSTRAP_TIMEOUT where that is longer, 0 = never), it ends with an error in the log.
+/// Makes an id: listens on the addresses that fit GSHMEM_UID_INTERFACE, and packs them with a
+/// random secret. The root service gets a thread when the first rank calls. It ends when the last
+/// rank has left, at the latest with the process; the ranks that are left then fail. Where no rank
+/// has come for an hour (GSHMEM_BOOTSTRAP_TIMEOUT where that is longer, 0 = never), it ends with an
+/// error in the log.
 void make_uniqueid(gshmemx_uniqueid* id, const Config& config);
 
 /// N bootstraps for N threads of this process, one at least; element r is rank r.

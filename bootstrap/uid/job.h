@@ -13,11 +13,12 @@ namespace gshmem::bootstrap {
 
 class Job {
  public:
-  /// `where`: what ranks that miss others may want to know, such as where they find the root service.
+  /// `where`: what ranks that miss others may want to know, such as where they find the root
+  /// service.
   explicit Job(std::string where = {}) : where_(std::move(where)) {}
 
-  /// Takes a rank in that has proved that it is of this job, by its kHello; a JobFailure says why not.
-  /// The first one fixes the size of the job.
+  /// Takes a rank in that has proved that it is of this job, by its kHello; a JobFailure says why
+  /// not. The first one fixes the size of the job.
   [[nodiscard]] JobFailure join(const net::Frame& hello);
   void contribute(int rank, const net::Frame& contribution);
   void leave(int rank);

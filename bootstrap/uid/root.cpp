@@ -33,9 +33,7 @@ struct Rank {
   bool done = false;  ///< to be dropped
 };
 
-Fd new_wake() {
-  return Fd(static_cast<int>(check_errno(eventfd(0, EFD_CLOEXEC), "eventfd")));
-}
+Fd new_wake() { return Fd(static_cast<int>(check_errno(eventfd(0, EFD_CLOEXEC), "eventfd"))); }
 void wake(const Fd& waker) {
   const std::uint64_t one = 1;
   (void)!write(waker.get(), &one, sizeof one);
@@ -51,10 +49,9 @@ class RootLoop {
             std::move(listeners),
             [this](const Stream& caller, const Frame& hello) { return join(caller, hello); },
             [this](Stream stream, const FrameHeader& hello) { take(std::move(stream), hello); },
-            net::Reception::Secret{setup.secret,
-                                   [this](const Stream& caller, const FrameHeader& hello) {
-                                     doubt(caller, hello);
-                                   }}),
+            net::Reception::Secret{
+                setup.secret,
+                [this](const Stream& caller, const FrameHeader& hello) { doubt(caller, hello); }}),
         wake_(wake) {}
 
   void run() {
@@ -137,9 +134,10 @@ class RootLoop {
 
   /// The others wait for a rank that may be this one, whose secret is wrong.
   void doubt(const Stream& caller, const FrameHeader& hello) {
-    job_.note(strprintf("a process at %s that calls itself rank %d has another unique id or "
-                        "GSHMEM_UID_SECRET, and was refused",
-                        net::peer_text(caller.fd()).c_str(), hello.rank));
+    job_.note(
+        strprintf("a process at %s that calls itself rank %d has another unique id or "
+                  "GSHMEM_UID_SECRET, and was refused",
+                  net::peer_text(caller.fd()).c_str(), hello.rank));
   }
 
   JobFailure join(const Stream& caller, const Frame& hello) {
@@ -223,9 +221,7 @@ class RootLoop {
 }  // namespace
 
 RootService::RootService(std::vector<net::Listener> listeners, const Setup& setup, Fd wake)
-    : secret_(setup.secret),
-      wake_(std::move(wake)),
-      forks_(fork_count()) {
+    : secret_(setup.secret), wake_(std::move(wake)), forks_(fork_count()) {
   std::vector<Fd> fds;
   for (net::Listener& listener : listeners) fds.push_back(std::move(listener.fd));
   auto loop = std::make_unique<RootLoop>(std::move(fds), setup, wake_.get());

@@ -25,11 +25,11 @@ namespace gshmem::bootstrap {
 class RootService {
  public:
   struct Setup {
-    std::string secret;      ///< which a rank has to prove that it knows
-    bool one_user = false;   ///< callers of this host have to be of this process's user
-    std::string where{};     ///< as of Job
-    double linger = 0;       ///< seconds that late ranks of a job that failed are told why
-    Deadline alone{0};       ///< when a service that no rank has joined ends
+    std::string secret;     ///< which a rank has to prove that it knows
+    bool one_user = false;  ///< callers of this host have to be of this process's user
+    std::string where{};    ///< as of Job
+    double linger = 0;      ///< seconds that late ranks of a job that failed are told why
+    Deadline alone{0};      ///< when a service that no rank has joined ends
     double alone_seconds = 0;
   };
   /// Serves one job on `listeners`, which are closed when all ranks have joined.
@@ -41,8 +41,8 @@ class RootService {
 
   /// The thread is done: all ranks have gone.
   [[nodiscard]] bool ended() const noexcept { return ended_.load(std::memory_order_acquire); }
-  /// It is the service with that secret, and its thread runs in this process (not in the parent of a
-  /// fork).
+  /// It is the service with that secret, and its thread runs in this process (not in the parent of
+  /// a fork).
   [[nodiscard]] bool serves(std::string_view secret) const;
 
  private:
@@ -61,7 +61,7 @@ class RootRegistry {
   ~RootRegistry();
   RootRegistry(const RootRegistry&) = delete;
   void start(std::vector<net::Listener> listeners, const RootService::Setup& setup);
-  /// The same, when the first rank has called: one thread waits for those of all unique ids.
+  /// Starts when the first rank has called: one thread waits for those of all unique ids.
   void start_when_called(std::vector<net::Listener> listeners, const RootService::Setup& setup);
   [[nodiscard]] bool serves(std::string_view secret);
 

@@ -49,11 +49,10 @@ struct Entry {
 class Uid final : public Bootstrap {
  public:
   Uid(const Entry& entry, double timeout_seconds)
-      : rank_(entry.rank),
-        size_(entry.size),
-        timeout_seconds_(timeout_seconds) {
+      : rank_(entry.rank), size_(entry.size), timeout_seconds_(timeout_seconds) {
     enter(entry, Deadline(timeout_seconds));
-    stream_.accept_only({FrameKind::kWelcome, FrameKind::kResult, FrameKind::kFail, FrameKind::kNote});
+    stream_.accept_only(
+        {FrameKind::kWelcome, FrameKind::kResult, FrameKind::kFail, FrameKind::kNote});
     const net::FrameHeader welcome = net::header_of(await(FrameKind::kWelcome, "init"));
     if (welcome.number != static_cast<std::uint64_t>(size_)) fail_protocol();
     root_rank_ = welcome.rank;
@@ -215,7 +214,8 @@ class Uid final : public Bootstrap {
       if (!net::wait_for(stream_.fd(), stream_.poll_events(), limit)) return "no answer";
     }
     if (!answer && stream_.state() == Stream::State::kClosed) return stream_.reason();
-    const std::string stranger = "what answers at " + where_ + " is not the root service of this job";
+    const std::string stranger =
+        "what answers at " + where_ + " is not the root service of this job";
     if (answer && net::header_of(answer).kind == FrameKind::kFail) {
       refusal = {static_cast<gshmemx_status>(net::header_of(answer).detail), net::text_of(answer)};
       if (!refusal) refusal = {GSHMEMX_ERROR_BOOTSTRAP, stranger};
@@ -399,9 +399,10 @@ void make_uniqueid(gshmemx_uniqueid* id, const Config& config) {
   RootRegistry::get().start_when_called(
       std::move(listeners),
       {.secret = secret_of(unique.cookie),
-       .where = "the root service listens at " + list_of(endpoints) +
-                ": for ranks that reach none of these, set GSHMEM_UID_INTERFACE where the unique id "
-                "is made",
+       .where =
+           "the root service listens at " + list_of(endpoints) +
+           ": for ranks that reach none of these, set GSHMEM_UID_INTERFACE where the unique id "
+           "is made",
        .linger = config.bootstrap_timeout,
        .alone = Deadline(alone_seconds(config)),
        .alone_seconds = alone_seconds(config)});
@@ -449,13 +450,12 @@ std::unique_ptr<Bootstrap> create_uid_from_address(const Config& config) {
     entry.roots.clear();
     for (const Listener& listener : listeners) entry.roots.push_back(listener.endpoint);
     if (secret.empty()) warn_without_secret(listeners);
-    RootRegistry::get().start(
-        std::move(listeners),
-        {.secret = entry.secret,
-         .one_user = entry.one_user,
-         .where = "the root service listens at " + list_of(entry.roots) +
-                  " (GSHMEM_UID_ADDRESS); this host has " +
-                  net::interfaces_text(net::list_interfaces())});
+    RootRegistry::get().start(std::move(listeners),
+                              {.secret = entry.secret,
+                               .one_user = entry.one_user,
+                               .where = "the root service listens at " + list_of(entry.roots) +
+                                        " (GSHMEM_UID_ADDRESS); this host has " +
+                                        net::interfaces_text(net::list_interfaces())});
   }
   return std::make_unique<Uid>(entry, config.bootstrap_timeout);
 }

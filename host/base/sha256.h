@@ -1,6 +1,7 @@
-// SHA-256 and HMAC-SHA256 (FIPS 180-4, FIPS 198-1), by which the two sides of a connection prove that
-// they know the same secret. Included by what greets over a network. Not libcrypto: every job with a
-// unique id needs it, and small container images have none. Pure; tested with the standards' vectors.
+// SHA-256 and HMAC-SHA256 (FIPS 180-4, FIPS 198-1), by which the two sides of a connection prove
+// that they know the same secret. Included by what greets over a network. Not libcrypto: every job
+// with a unique id needs it, and small container images have none. Pure; tested with the standards'
+// vectors.
 #pragma once
 
 #include <array>

@@ -1,5 +1,6 @@
-// By which addresses the hosts of a job reach each other: they compare what they have (candidates.h).
-// Included by the plane, whose links between hosts follow it, as the network path does.
+// By which addresses the hosts of a job reach each other: they compare what they have
+// (candidates.h). Included by the plane, whose links between hosts follow it, as the network path
+// does.
 #pragma once
 
 #include "host/base/collectives.h"

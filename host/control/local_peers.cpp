@@ -163,8 +163,7 @@ void LocalPeers::connect_to_lower(std::vector<Link>& links) {
       throw Error(GSHMEMX_ERROR_PEER_FAILED, strprintf("cannot connect to PE %d on this host: %s",
                                                        group_->pe(i), reason.c_str()));
     }
-    const net::Frame hello =
-        hello_to(contacts_[static_cast<std::size_t>(i)].word, group_->index);
+    const net::Frame hello = hello_to(contacts_[static_cast<std::size_t>(i)].word, group_->index);
     const auto sent = ::send(socket.get(), hello->data(), hello->size(), MSG_NOSIGNAL);
     require(sent == static_cast<ssize_t>(hello->size()), GSHMEMX_ERROR_PEER_FAILED,
             strprintf("PE %d closed its connection during init", group_->pe(i)));
@@ -234,9 +233,8 @@ void LocalPeers::hang_up() noexcept {
 /// ETOOMANYREFS).
 bool LocalPeers::post(int i, Kind kind, int fd, std::span<const char> bytes) {
   const Contact& contact = contacts_[static_cast<std::size_t>(i)];
-  Sender sender{.word = contact.word,
-                .index = group_->index,
-                .kind = static_cast<std::uint32_t>(kind)};
+  Sender sender{
+      .word = contact.word, .index = group_->index, .kind = static_cast<std::uint32_t>(kind)};
   std::vector<char> content(bytes.begin(), bytes.end());
   iovec data[2] = {{&sender, sizeof(sender)}, {content.data(), content.size()}};
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
@@ -263,8 +261,8 @@ bool LocalPeers::post(int i, Kind kind, int fd, std::span<const char> bytes) {
               strprintf("cannot pass a segment to PE %d: %s", group_->pe(i), std::strerror(errno)));
 }
 
-/// False when the mailbox is empty. Letters of strangers are dropped, with all descriptors that came
-/// with them: any user of the host can send some.
+/// False when the mailbox is empty. Letters of strangers are dropped, with all descriptors that
+/// came with them: any user of the host can send some.
 bool LocalPeers::take_letter() {
   Sender sender{};
   std::vector<char> content(kMaxBytes);

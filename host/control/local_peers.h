@@ -24,8 +24,8 @@ class LocalPeers {
   using Name = std::array<std::uint64_t, 2>;
   /// What a PE tells the others of itself; travels as it is in memory. Zero: it has no sockets.
   struct Contact {
-    Name name{};                ///< of its sockets, which all of the host can read (/proc/net/unix)
-    Name word{};                ///< random: only PEs of the job know it; what comes without is dropped
+    Name name{};  ///< of its sockets, which all of the host can read (/proc/net/unix)
+    Name word{};  ///< random: only PEs of the job know it; what comes without is dropped
     std::uint64_t process = 0;  ///< whose thread it is
   };
 

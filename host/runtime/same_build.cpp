@@ -31,13 +31,12 @@ Build this_build() {
   Build build{.abi = abi::kStateAbi};
   std::snprintf(build.version, sizeof(build.version), "%d.%d.%d", GSHMEM_VENDOR_MAJOR_VERSION,
                 GSHMEM_VENDOR_MINOR_VERSION, GSHMEM_VENDOR_PATCH_VERSION);
-  build.layouts = layout_of({Board::layout(), control::LocalPeers::layout(),
-                             net::FrameHeader::kVersion, nic::kOfiHeaderBytes, abi::kInternalBytes,
-                             sizeof(abi::InternalArea), sizeof(abi::ScratchSlot),
-                             sizeof(abi::DeviceState), sizeof(abi::SyncSlot), sizeof(abi::Team),
-                             sizeof(abi::CallNote), sizeof(abi::QueueView),
-                             sizeof(abi::QueueCursor), sizeof(abi::RemoteKeys),
-                             sizeof(abi::Control), sizeof(abi::FaultRecord)});
+  build.layouts = layout_of(
+      {Board::layout(), control::LocalPeers::layout(), net::FrameHeader::kVersion,
+       nic::kOfiHeaderBytes, abi::kInternalBytes, sizeof(abi::InternalArea),
+       sizeof(abi::ScratchSlot), sizeof(abi::DeviceState), sizeof(abi::SyncSlot), sizeof(abi::Team),
+       sizeof(abi::CallNote), sizeof(abi::QueueView), sizeof(abi::QueueCursor),
+       sizeof(abi::RemoteKeys), sizeof(abi::Control), sizeof(abi::FaultRecord)});
   return build;
 }
 

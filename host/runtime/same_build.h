@@ -1,5 +1,6 @@
-// The first words of the PEs of a job to each other: whether they are of one build. Structs in shared
-// memory, heaps and messages are those of the build, so that another one would read nonsense.
+// The first words of the PEs of a job to each other: whether they are of one build. Structs in
+// shared memory, heaps and messages are those of the build, so that another one would read
+// nonsense.
 #pragma once
 
 #include "host/base/collectives.h"
@@ -19,8 +20,8 @@ static_assert(sizeof(Build) == 40);
 
 [[nodiscard]] Build this_build();
 
-/// Collective, the first of a job. Errors: GSHMEMX_ERROR_SYMMETRY on all PEs, naming two of them and
-/// what they are.
+/// Collective, the first of a job. Errors: GSHMEMX_ERROR_SYMMETRY on all PEs, naming two of them
+/// and what they are.
 void require_same_build(Collectives& ranks);
 
 }  // namespace gshmem

@@ -410,7 +410,8 @@ TEST_CASE("uid_rank_tries_every_address_of_an_id_and_names_all_of_them", "[uid]"
     FAIL("nobody listens");
   } catch (const Error& error) {
     for (const net::Endpoint& endpoint : {unique.roots[0].endpoint, unique.roots[1].endpoint})
-      CHECK_THAT(error.what(), Catch::Contains(net::endpoint_text(endpoint) + ": Connection refused"));
+      CHECK_THAT(error.what(),
+                 Catch::Contains(net::endpoint_text(endpoint) + ": Connection refused"));
     CHECK_THAT(error.what(), Catch::Contains("this host has ") && Catch::Contains("lo 127.0.0.1") &&
                                  Catch::Contains("choose the network with GSHMEM_UID_INTERFACE"));
   }

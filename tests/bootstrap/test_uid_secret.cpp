@@ -102,7 +102,8 @@ TEST_CASE("uid_rank_with_another_secret_is_refused", "[uid]") {
     // Those that wait are told at once, not when their time is up.
     std::string said;
     for (const std::string& line : log.writes()) said += line;
-    CHECK_THAT(said, Catch::Contains("WARN: rank 0 of 2 still waits for others: a process at 127.0.0.1:") &&
+    CHECK_THAT(said, Catch::Contains(
+                         "WARN: rank 0 of 2 still waits for others: a process at 127.0.0.1:") &&
                          Catch::Contains(" that calls itself rank 1 has another unique id or "
                                          "GSHMEM_UID_SECRET, and was refused"));
   }
@@ -123,8 +124,9 @@ TEST_CASE("uid_other_users_of_the_host_do_not_join_without_a_secret", "[uid]") {
           RawClient stranger(root, "gshmem");
           stranger.join(1, 2);
           const std::string why = stranger.receive_failure();
-          expect(why.find("refused: a process of user 65534 called, and this job is of user 0") == 0,
-                 why);
+          expect(
+              why.find("refused: a process of user 65534 called, and this job is of user 0") == 0,
+              why);
           expect_error(GSHMEMX_ERROR_BOOTSTRAP, "it is of user 0, and this process of user 65534",
                        [&] { (void)bootstrap::create(mine); });
           refused.signal();

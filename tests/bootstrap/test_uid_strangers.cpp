@@ -252,7 +252,8 @@ struct LocalId {
     encode_uniqueid(unique, &id);
   }
   [[nodiscard]] bootstrap::RootService start(double linger) {
-    return {std::move(listeners), {.secret = secret_of(unique), .linger = linger},
+    return {std::move(listeners),
+            {.secret = secret_of(unique), .linger = linger},
             Fd(static_cast<int>(check_errno(eventfd(0, EFD_CLOEXEC), "eventfd")))};
   }
 };
@@ -317,8 +318,7 @@ TEST_CASE("uid_root_tells_the_rank_of_its_own_process_last", "[uid]") {
             std::_Exit(0);  // and with it the root service
           }
           std::deque<RawClient> others;
-          for (int rank = 1; rank < kRanks; ++rank)
-            others.emplace_back(id).join(rank, kRanks);
+          for (int rank = 1; rank < kRanks; ++rank) others.emplace_back(id).join(rank, kRanks);
           for (RawClient& rank : others) rank.expect_kind(FrameKind::kWelcome);
           for (RawClient& rank : others) rank.send(contribution({}));
           for (RawClient& rank : others) rank.expect_kind(FrameKind::kResult);

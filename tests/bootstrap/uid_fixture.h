@@ -114,7 +114,8 @@ class RawClient {
   }
   void finish() {
     const net::Frame challenge = receive();
-    expect(challenge && net::header_of(challenge).kind == net::FrameKind::kChallenge, "a challenge");
+    expect(challenge && net::header_of(challenge).kind == net::FrameKind::kChallenge,
+           "a challenge");
     const net::Frame proof = net::answer_to(challenge, hello_, secret_);
     expect(proof != nullptr, "the root service proves itself");
     send(proof, step);

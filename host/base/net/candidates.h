@@ -1,6 +1,7 @@
-// By which of its addresses a host is best reached from others. An address that means something on its
-// own host only (loopback, bridges of containers, a network of two hosts of three) looks like any other
-// there: so hosts compare what they have. Included by unique ids and by the links between hosts. Pure.
+// By which of its addresses a host is best reached from others. An address that means something on
+// its own host only (loopback, bridges of containers, a network of two hosts of three) looks like
+// any other there: so hosts compare what they have. Included by unique ids and by the links between
+// hosts. Pure.
 #pragma once
 
 #include "host/base/config.h"

@@ -1,7 +1,8 @@
-// How the two sides of a new connection prove to each other that they know the same secret, which does
-// not cross the network: each sends a nonce and answers that of the other by an HMAC over both. The one
-// that was called proves itself first, so that a stranger in its place learns nothing. Included by both
-// sides. Pure. What follows the greeting is neither encrypted nor authenticated (docs/security.md).
+// How the two sides of a new connection prove to each other that they know the same secret, which
+// does not cross the network: each sends a nonce and answers that of the other by an HMAC over
+// both. The one that was called proves itself first, so that a stranger in its place learns
+// nothing. Included by both sides. Pure. What follows the greeting is neither encrypted nor
+// authenticated (docs/security.md).
 #pragma once
 
 #include "host/base/net/frame.h"
@@ -14,8 +15,8 @@ namespace gshmem::net {
 
 enum class Side : char { kCalled = 'c', kCaller = 'r' };
 
-/// That `side` knows `secret`, for this greeting alone: `hello` has the caller's nonce, `nonce` is that
-/// of the one that was called.
+/// That `side` knows `secret`, for this greeting alone: `hello` has the caller's nonce, `nonce` is
+/// that of the one that was called.
 [[nodiscard]] inline Digest proof_of(Side side, std::string_view secret, const Frame& hello,
                                      const Cookie& nonce) {
   Bytes text{static_cast<std::byte>(side)};

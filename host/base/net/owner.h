@@ -1,5 +1,5 @@
-// Whose the other end of a TCP connection is, by the kernel's word. Included by what listens where any
-// user of the host may call.
+// Whose the other end of a TCP connection is, by the kernel's word. Included by what listens where
+// any user of the host may call.
 #pragma once
 
 #include "host/base/fd.h"

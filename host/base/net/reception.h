@@ -1,8 +1,8 @@
 // Takes in the processes that are to call, whatever else calls: they come with a kHello, and what
 // does not say one in time is hung up on. Included by whatever listens: the root service of a
 // unique id, a host's first PE, PEs of one host. Invariant: strangers cost this process a few
-// descriptors for a few seconds and nothing else. A caller that is refused is told why. Where there is
-// a secret, nobody is judged or taken before it has proved that it knows it (greeting.h).
+// descriptors for a few seconds and nothing else. A caller that is refused is told why. Where there
+// is a secret, nobody is judged or taken before it has proved that it knows it (greeting.h).
 #pragma once
 
 #include "host/base/deadline.h"
@@ -60,8 +60,8 @@ class Reception {
     explicit Caller(Fd fd) : stream(std::move(fd), {FrameKind::kHello}) {}
     Stream stream;
     Deadline until{kHandshakeSeconds};
-    Frame hello;  ///< of one that has been challenged ...
-    Cookie nonce{};  ///< ... with this
+    Frame hello;           ///< of one that has been challenged ...
+    Cookie nonce{};        ///< ... with this
     bool refused = false;  ///< has been told why; stays until it hangs up
     bool done = false;
   };

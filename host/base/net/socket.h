@@ -34,8 +34,8 @@ struct Endpoint {
 /// What tells the processes of a job from strangers.
 using Cookie = std::array<std::byte, 16>;
 [[nodiscard]] Cookie random_cookie();
-/// A hash of a text: FNV-1a with 64 bits, twice. Texts that differ have others; who sees it may find
-/// the text, so that no secret belongs in here.
+/// A hash of a text: FNV-1a with 64 bits, twice. Texts that differ have others; who sees it may
+/// find the text, so that no secret belongs in here.
 [[nodiscard]] Cookie cookie_of(std::string_view text);
 
 /// "10.0.0.1:4711" or "[fe80::1]:4711".

@@ -69,8 +69,8 @@ void Stream::accept_header() {
   if (header.version != FrameHeader::kVersion && !fail) {
     state_ = State::kOtherVersion;
     other_version_ = header.version;
-  } else if (std::ranges::find(accepted_, header.kind) == accepted_.end() ||
-             header.epoch != 0 || !frame_length_valid(header.kind, header.bytes)) {
+  } else if (std::ranges::find(accepted_, header.kind) == accepted_.end() || header.epoch != 0 ||
+             !frame_length_valid(header.kind, header.bytes)) {
     state_ = State::kStranger;
   } else {
     whole_ = FrameHeader::kBytes + header.bytes;

@@ -37,12 +37,11 @@ TEST_CASE("pes_of_two_builds_are_told_so_with_both") {
   std::strcpy(other.version, "9.8.7");
   other.abi += 1;
   OtherBuild older(other);
-  CHECK_THROWS_WITH(
-      require_same_build(older),
-      Catch::Contains("PE 0 has gshmem " + std::string(mine.version) + " (ABI " +
-                      std::to_string(mine.abi)) &&
-          Catch::Contains("PE 1 gshmem 9.8.7 (ABI " + std::to_string(mine.abi + 1)) &&
-          Catch::Contains("all PEs of a job need one build"));
+  CHECK_THROWS_WITH(require_same_build(older),
+                    Catch::Contains("PE 0 has gshmem " + std::string(mine.version) + " (ABI " +
+                                    std::to_string(mine.abi)) &&
+                        Catch::Contains("PE 1 gshmem 9.8.7 (ABI " + std::to_string(mine.abi + 1)) &&
+                        Catch::Contains("all PEs of a job need one build"));
   other = mine;
   other.layouts ^= 1;  // of one version, with structs of its own
   OtherBuild patched(other);
