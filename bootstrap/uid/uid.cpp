@@ -347,12 +347,12 @@ std::vector<Listener> listen_for(const std::vector<net::Interface>& fitting, con
   for (const net::Interface& interface : fitting) {
     Endpoint at = interface.address;
     if (config.uid_interface.empty()) at.ip = {};
-    const auto same = std::ranges::find_if(listeners, [&](const Listener& listener) {
-      return listener.endpoint.family == at.family && listener.endpoint.ip == at.ip;
+    auto listener = std::ranges::find_if(listeners, [&](const Listener& each) {
+      return each.endpoint.family == at.family && each.endpoint.ip == at.ip;
     });
-    if (same == listeners.end()) listeners.push_back(net::listen_on(at));
+    if (listener == listeners.end()) listener = listeners.insert(listener, net::listen_on(at));
     at = interface.address;
-    at.port = (same == listeners.end() ? listeners.back() : *same).endpoint.port;
+    at.port = listener->endpoint.port;
     roots.push_back({at, static_cast<std::uint8_t>(interface.prefix_bits)});
   }
   return listeners;
