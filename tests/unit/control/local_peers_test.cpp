@@ -263,7 +263,7 @@ TEST_CASE("letters_of_strangers_are_dropped_with_all_descriptors") {
             const Address to(socket_name(contacts[0]) + "m");
             const Fd stranger(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
             const auto flood = [&](const std::string& text) {
-              for (const std::size_t count : {1u, 2u, 5u}) send_with(stranger, to, text, count);
+              for (const std::size_t count : {2u, 5u}) send_with(stranger, to, text, count);
             };
             flood("h");
             flood(letter_of(contacts[0].name, 1, "x"));     // which all users can read
