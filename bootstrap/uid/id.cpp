@@ -9,14 +9,14 @@ namespace {
 
 constexpr std::uint32_t kMagic = 0x47554932;  // "GUI2"
 
-/// As the id's bytes begin; addresses follow, the rest of them is zero.
+/// The bytes of an id begin with it; addresses follow, the rest of them is zero.
 struct Head {
   std::uint8_t magic[4];
   net::Cookie cookie;
 };
 static_assert(sizeof(Head) == 20);
 
-/// As an address begins; 4 or 16 bytes of it follow. Family 0: there are no more.
+/// An address begins with it; 4 or 16 bytes of it follow. Family 0: there are no more.
 struct AddressHead {
   std::uint8_t family, prefix_bits, port[2];
 };

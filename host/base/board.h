@@ -20,7 +20,7 @@ class Board {
   static constexpr std::size_t kAlignment = 128;
   /// Of memory for `size` ranks, with room for `result_bytes` that come from outside.
   [[nodiscard]] static std::size_t bytes_of(int size, std::size_t result_bytes = 0);
-  /// Of that memory (layout.h).
+  /// The layout of that memory (layout.h).
   [[nodiscard]] static std::uint64_t layout();
   /// `memory` is zero before the first rank comes, and outlives this object.
   Board(void* memory, int rank, int size);

@@ -8,7 +8,7 @@
 
 namespace gshmem {
 
-/// Of sizes and offsets: FNV-1a over their 64 bits.
+/// Hashes sizes and offsets: FNV-1a over their 64 bits.
 [[nodiscard]] constexpr std::uint64_t layout_of(std::initializer_list<std::uint64_t> numbers) {
   std::uint64_t hash = 0xcbf29ce484222325;
   for (const std::uint64_t number : numbers)

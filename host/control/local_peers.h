@@ -29,7 +29,7 @@ class LocalPeers {
     std::uint64_t process = 0;  ///< whose thread it is
   };
 
-  /// Of contacts and letters (layout.h).
+  /// The layout of contacts and letters (layout.h).
   [[nodiscard]] static std::uint64_t layout();
 
   /// Opens this PE's sockets. Errors: GSHMEMX_ERROR_SYSTEM.

@@ -103,8 +103,8 @@ void Fabric::insert(const std::vector<std::vector<std::uint8_t>>& addresses) {
   }
 }
 
-/// Of as many bytes as the provider takes. tcp asks no caller for more than the key of a region:
-/// one that can be guessed opens the heap to all who reach the port.
+/// It has as many bytes as the provider takes. tcp asks no caller for more than the key of a
+/// region: one that can be guessed opens the heap to all who reach the port.
 std::uint64_t Fabric::random_key() const {
   const std::size_t bytes = std::clamp<std::size_t>(info_->domain_attr->mr_key_size, 1, 8);
   return random_bits<std::uint64_t>() >> (64 - 8 * bytes);

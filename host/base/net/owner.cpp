@@ -18,7 +18,7 @@ const char* table_of(Endpoint::Family family) {
   return family == Endpoint::Family::kIpv4 ? "/proc/net/tcp" : "/proc/net/tcp6";
 }
 
-/// As a line of the table has it: words of the address as they are in memory, then the port
+/// An address in a line of the table: words of the address as they are in memory, then the port
 /// (proc(5)).
 std::string column_of(const Endpoint& endpoint) {
   std::string text;

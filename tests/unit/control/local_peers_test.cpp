@@ -182,7 +182,7 @@ std::string socket_name(const control::LocalPeers::Contact& contact) {
   return strprintf("gshmem.%016lx%016lx", contact.name[0], contact.name[1]);
 }
 
-/// As PEs write them: the word of the one to which it goes, who sends it and that it is a letter,
+/// A letter of a PE: the word of the one to which it goes, who sends it and that it is a letter,
 /// and what it holds.
 std::string letter_of(const control::LocalPeers::Name& word, std::int32_t index,
                       const std::string& content, std::uint32_t epoch = 0) {
