@@ -9,6 +9,7 @@
 #include "host/base/config.h"
 #include "host/base/error.h"
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -22,6 +23,9 @@ class Bootstrap : public Collectives {
  public:
   [[nodiscard]] virtual const char* name() const noexcept = 0;  ///< "pmix", "mpi", "uid", ...
 
+  /// `lost(why)` is called when the launcher does not watch over the job any more, on a thread of its
+  /// own, until `lost` is replaced. Threads: one at a time.
+  virtual void on_lost(std::function<void(const std::string& why)> /*lost*/) {}
   /// The ranks have met: all that is left is abort(). Lets go of what the others' data came by.
   virtual void finish() noexcept {}
   /// Has the launcher end the processes of the job, where it can. This process may run on: the

@@ -25,6 +25,7 @@ struct PmixApi {
   decltype(PMIx_Fence_nb)* fence_nb;
   decltype(PMIx_Get_nb)* get_nb;
   decltype(PMIx_Abort)* abort;
+  decltype(PMIx_Register_event_handler)* register_event_handler;
   decltype(PMIx_Error_string)* error_string;
   decltype(PMIx_Get_version)* version;
 };

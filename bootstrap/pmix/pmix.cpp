@@ -17,10 +17,14 @@
 #include "host/base/config.h"
 #include "host/base/failure.h"
 #include "host/base/log.h"
+#include "host/base/thread.h"
 
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <functional>
+#include <iterator>
+#include <mutex>
 #include <optional>
 
 namespace gshmem::bootstrap {
@@ -49,6 +53,27 @@ bool shares_wrong_values(std::string_view version) {  // "OpenPMIx 5.0.1a1 (PMIx
 }
 
 std::string key_of(std::uint64_t value) { return "gshmem." + std::to_string(value); }
+
+/// What is to be called when the launcher's server has gone. Handlers stay registered with PMIx, and
+/// run on a thread of its own, in which no call of PMIx may wait.
+struct Lost {
+  std::mutex mutex;
+  std::function<void(const std::string& why)> call;
+};
+Lost& lost() {
+  static auto* const instance = new Lost;  // PMIx's thread may outlive all
+  return *instance;
+}
+
+void on_lost_server(std::size_t, pmix_status_t, const pmix_proc_t*, pmix_info_t*, std::size_t,
+                    pmix_info_t*, std::size_t, pmix_event_notification_cbfunc_fn_t done,
+                    void* data) {
+  start_thread([] {
+    const std::lock_guard lock(lost().mutex);
+    if (lost().call) lost().call("the launcher has ended: its PMIx server is gone");
+  }).detach();
+  if (done != nullptr) done(PMIX_EVENT_ACTION_COMPLETE, nullptr, 0, nullptr, nullptr, data);
+}
 
 /// This process's one reference on PMIx, taken by the first bootstrap and returned at process exit:
 /// PMIx 5.0.11 dies in its second PMIx_Finalize (hwloc assertion, seen with two bootstraps one
@@ -87,7 +112,12 @@ class Session {
             strprintf("not started by a PMIx launcher: PMIx_Init says %s (%d); start with mpirun "
                       "or srun --mpi=pmix, or choose another GSHMEM_BOOTSTRAP",
                       api.error_string(status), status));
+    static pmix_status_t gone[] = {PMIX_ERR_LOST_CONNECTION, kLostConnectionToServer};
+    api.register_event_handler(gone, std::size(gone), nullptr, 0, on_lost_server, nullptr, nullptr);
   }
+
+  /// Of PMIx before version 5, whose header has it among names of the past.
+  static constexpr pmix_status_t kLostConnectionToServer = -101;
 
   const PmixApi& api_;
   std::uint32_t forks_ = fork_count();
@@ -96,6 +126,7 @@ class Session {
 
 class Pmix final : public Bootstrap {
  public:
+  ~Pmix() override { on_lost({}); }
   explicit Pmix(double timeout_seconds) : timeout_seconds_(timeout_seconds) {
     PmixValue size;
     check(pmix_get(api_, everyone(), PMIX_JOB_SIZE, Deadline(timeout_seconds), &size),
@@ -125,6 +156,11 @@ class Pmix final : public Bootstrap {
     if (bytes == 0) return meet("barrier", deadline);
     gather("allgather", static_cast<const std::byte*>(send), static_cast<std::byte*>(recv), bytes,
            deadline);
+  }
+
+  void on_lost(std::function<void(const std::string& why)> call) override {
+    const std::lock_guard lock(lost().mutex);
+    lost().call = std::move(call);
   }
 
   void abort(int code, std::string_view reason) noexcept override try {

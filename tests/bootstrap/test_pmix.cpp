@@ -18,6 +18,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdlib>
+#include <future>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -300,4 +301,17 @@ TEST_CASE("pmix_abort_says_who_and_why_and_does_not_wait_for_ever", "[pmix]") {
   CHECK(pmix.code == 8);
   CHECK(took.count() >= 0.2);
   CHECK(took.count() < 4);
+}
+
+TEST_CASE("who_asks_for_it_hears_that_the_launcher_is_gone", "[pmix]") {
+  (void)fresh();
+  const auto lose = of_double<bool()>("pmix_double_loses_its_server");
+  std::promise<std::string> heard;
+  {
+    const auto boot = join();
+    boot->on_lost([&](const std::string& why) { heard.set_value(why); });
+    REQUIRE(lose());
+    CHECK(heard.get_future().get() == "the launcher has ended: its PMIx server is gone");
+  }
+  CHECK(lose());  // of nobody: a second call would end this process
 }

@@ -22,6 +22,8 @@ struct Late {
 };
 std::vector<Late> late;
 
+pmix_notification_fn_t gone = nullptr;  ///< what is to hear that the server has gone
+
 std::string read(const pmix_proc_t& proc, const char* key) {
   return std::string(proc.nspace) + " " + std::to_string(proc.rank) + " " + key;
 }
@@ -54,6 +56,19 @@ bool pmix_double_answers() {
   }
   late.clear();
   return whole;
+}
+
+bool pmix_double_loses_its_server() {
+  if (gone) gone(1, PMIX_ERR_LOST_CONNECTION, nullptr, nullptr, 0, nullptr, 0, nullptr, nullptr);
+  return gone != nullptr;
+}
+
+pmix_status_t PMIx_Register_event_handler(pmix_status_t codes[], size_t count, pmix_info_t*, size_t,
+                                          pmix_notification_fn_t handler, pmix_hdlr_reg_cbfunc_t,
+                                          void*) {
+  for (size_t i = 0; i < count; ++i)
+    if (codes[i] == PMIX_ERR_LOST_CONNECTION) gone = handler;
+  return PMIX_SUCCESS;
 }
 
 pmix_status_t PMIx_Init(pmix_proc_t* proc, pmix_info_t*, size_t) {

@@ -43,3 +43,5 @@ struct PmixDouble {
 extern "C" gshmem::test::PmixDouble* pmix_double();
 /// Calls back for what is late. False when what the call passed by address is not there any more.
 extern "C" bool pmix_double_answers();
+/// False when nobody is to hear of it.
+extern "C" bool pmix_double_loses_its_server();
