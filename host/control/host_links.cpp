@@ -21,18 +21,22 @@ struct Contact {
   net::Cookie cookie{};
 };
 
+constexpr double kProbes = 9;  ///< of a connection before it ends, as silence_limit counts on
+
 void set_option(const Fd& fd, int level, int option, int value) {
   check_errno(::setsockopt(fd.get(), level, option, &value, sizeof(value)), "setsockopt");
 }
 
 /// Probes go out after `interval` seconds of silence and then every `interval`; the first one that
 /// is due after the user timeout ends the connection instead (Linux, tcp_keepalive_timer), which is
-/// before `limit`. The same option bounds data that is not acknowledged. Every stream has probes
-/// (socket.cpp); where there is no limit it gets none.
+/// before `limit`. The same option bounds data that is not acknowledged. It is sent again at times
+/// that double: after an outage it may take as long again until the other end has it. So the user
+/// timeout is more than two heartbeats. Every stream has probes (socket.cpp); where there is no
+/// limit it gets none.
 void watch(const Fd& fd, double limit) {
   if (limit == 0) return set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 0);
   const double seconds = std::min(limit, 1e5);
-  const int interval = std::max(1, static_cast<int>(seconds / 4));
+  const int interval = std::max(1, static_cast<int>(seconds / kProbes));
   set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, interval);
   set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, interval);
   set_option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, static_cast<int>((seconds - interval) * 1e3));
@@ -94,7 +98,8 @@ std::vector<Link> receive(Fd listener, const net::Cookie& cookie, std::vector<in
 }  // namespace
 
 double silence_limit(const Config& config) {
-  double limit = config.heartbeat;
+  // 8 of 9 parts of this are two heartbeats and 1.7 s.
+  double limit = config.heartbeat > 0 ? 2.25 * config.heartbeat + 2 : 0;
   if (config.timeout > 0 && (limit <= 0 || config.timeout < limit)) limit = config.timeout;
   return limit > 0 ? std::max(limit, 2.0) : 0;
 }

@@ -21,8 +21,9 @@ namespace gshmem::control {
                                               const net::Endpoint& address, const Config& config,
                                               double timeout_seconds);
 
-/// How long another host may be silent before its PEs count as failed: GSHMEM_HEARTBEAT, or
-/// GSHMEM_TIMEOUT where that is shorter. 0 = for ever, else at least 2 (the kernel counts seconds).
+/// How long another host may be silent before its PEs count as failed: so long that an outage
+/// shorter than GSHMEM_HEARTBEAT ends nothing, or GSHMEM_TIMEOUT where that is shorter. 0 = for
+/// ever, else at least 2 (the kernel counts seconds).
 [[nodiscard]] double silence_limit(const Config& config);
 
 }  // namespace gshmem::control

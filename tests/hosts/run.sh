@@ -9,10 +9,11 @@
 #   --networks several hosts have more networks than the one between them (up.sh)
 #   --cut PORT         this port of the switch goes down when a PE makes the file $HOSTS_FOLDER/ready: p<i> is
 #                      that of h<i>'s eth0, q<i> that of its eth1
+#   --heal SECONDS     and comes up again after so long
 #   --limit SECONDS    not over by then: says where its threads are, ends, and fails
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
-launcher=uid want=0 dead= expect= cut= networks=one limit=
+launcher=uid want=0 dead= expect= cut= heal= networks=one limit=
 while [[ $1 == --* ]]; do
   case $1 in
     --launcher) launcher=$2 ;;
@@ -21,6 +22,7 @@ while [[ $1 == --* ]]; do
     --expect) expect=$2 ;;
     --networks) networks=$2 ;;
     --cut) cut=$2 ;;
+    --heal) heal=$2 ;;
     --limit) limit=$2 ;;
     *) echo "run.sh: unknown option $1" >&2; exit 2 ;;
   esac
@@ -56,7 +58,10 @@ cut_when_ready() {
     [ -f "$folder/ready" ] && break
     sleep 0.05
   done
-  ip -n "$(cat "$folder/prefix")switch" link set "$cut" down && touch "$folder/cut"
+  local switch
+  switch="$(cat "$folder/prefix")switch"
+  ip -n "$switch" link set "$cut" down && touch "$folder/cut"
+  [ -n "$heal" ] && sleep "$heal" && ip -n "$switch" link set "$cut" up && touch "$folder/healed"
 }
 [ -n "$cut" ] && cut_when_ready &
 

@@ -175,10 +175,10 @@ function(gshmem_add_slurm_test name nodes tasks)
 endfunction()
 
 # gshmem_add_hosts_test(NAME HOSTS n PES m [LABEL label] [TIMEOUT seconds] [LAUNCHER uid|mpirun] [EXIT code]
-# [DEAD pe,...] [EXPECT regex] [CUT port] [NETWORKS several] COMMAND command...): `command` with m PEs on each of n hosts, which
+# [DEAD pe,...] [EXPECT regex] [CUT port [HEAL seconds]] [NETWORKS several] COMMAND command...): `command` with m PEs on each of n hosts, which
 # are network namespaces of this machine (tests/hosts/run.sh); skipped where there can be none.
 function(gshmem_add_hosts_test name)
-  cmake_parse_arguments(ARG "" "HOSTS;PES;LABEL;TIMEOUT;LAUNCHER;EXIT;DEAD;EXPECT;CUT;NETWORKS" "COMMAND" ${ARGN})
+  cmake_parse_arguments(ARG "" "HOSTS;PES;LABEL;TIMEOUT;LAUNCHER;EXIT;DEAD;EXPECT;CUT;HEAL;NETWORKS" "COMMAND" ${ARGN})
   if(NOT ARG_LABEL)
     set(ARG_LABEL hosts)
   endif()
@@ -188,7 +188,7 @@ function(gshmem_add_hosts_test name)
   gshmem_time_limit(limit ${ARG_TIMEOUT})
   math(EXPR limit "${limit} - 15")
   set(options --limit ${limit})
-  foreach(option LAUNCHER EXIT DEAD EXPECT CUT NETWORKS)
+  foreach(option LAUNCHER EXIT DEAD EXPECT CUT HEAL NETWORKS)
     if(DEFINED ARG_${option})
       string(TOLOWER ${option} flag)
       list(APPEND options --${flag} ${ARG_${option}})
