@@ -23,8 +23,8 @@ class Bootstrap : public Collectives {
  public:
   [[nodiscard]] virtual const char* name() const noexcept = 0;  ///< "pmix", "mpi", "uid", ...
 
-  /// `lost(why)` is called when the launcher does not watch over the job any more, on a thread of its
-  /// own, until `lost` is replaced. Threads: one at a time.
+  /// `lost(why)` is called when the launcher does not watch over the job any more, on a thread of
+  /// its own, until `lost` is replaced. Threads: one at a time.
   virtual void on_lost(std::function<void(const std::string& why)> /*lost*/) {}
   /// The ranks have met: all that is left is abort(). Lets go of what the others' data came by.
   virtual void finish() noexcept {}

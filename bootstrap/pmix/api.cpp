@@ -16,8 +16,8 @@ PmixApi::PmixApi()
       fence_nb(library.function<decltype(PMIx_Fence_nb)>("PMIx_Fence_nb")),
       get_nb(library.function<decltype(PMIx_Get_nb)>("PMIx_Get_nb")),
       abort(library.function<decltype(PMIx_Abort)>("PMIx_Abort")),
-      register_event_handler(library.function<decltype(PMIx_Register_event_handler)>(
-          "PMIx_Register_event_handler")),
+      register_event_handler(
+          library.function<decltype(PMIx_Register_event_handler)>("PMIx_Register_event_handler")),
       error_string(library.function<decltype(PMIx_Error_string)>("PMIx_Error_string")),
       version(library.function<decltype(PMIx_Get_version)>("PMIx_Get_version")) {}
 

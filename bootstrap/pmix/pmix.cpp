@@ -54,8 +54,8 @@ bool shares_wrong_values(std::string_view version) {  // "OpenPMIx 5.0.1a1 (PMIx
 
 std::string key_of(std::uint64_t value) { return "gshmem." + std::to_string(value); }
 
-/// What is to be called when the launcher's server has gone. Handlers stay registered with PMIx, and
-/// run on a thread of its own, in which no call of PMIx may wait.
+/// The function to call when the launcher's server has gone. Handlers stay registered with PMIx,
+/// and run on a thread of its own, in which no call of PMIx may wait.
 struct Lost {
   std::mutex mutex;
   std::function<void(const std::string& why)> call;
@@ -116,7 +116,7 @@ class Session {
     api.register_event_handler(gone, std::size(gone), nullptr, 0, on_lost_server, nullptr, nullptr);
   }
 
-  /// Of PMIx before version 5, whose header has it among names of the past.
+  /// PMIx before version 5 has this code; later headers keep it among deprecated names.
   static constexpr pmix_status_t kLostConnectionToServer = -101;
 
   const PmixApi& api_;

@@ -39,9 +39,7 @@ GSHMEM_FN void set_lock(const Caller& call, long* lock) {
   if (!check_lock(call, lock)) return;
   const LockWords words = lock_words(call.state, lock);
   const std::uint32_t mine = amo_fetch_add(call, words.next, 1u, words.pe);
-  spin_until(
-      call.state, call.name, [&] { return amo_fetch(call, words.turn, words.pe) == mine; },
-      words.pe);
+  spin_until(call.state, call.name, [&] { return amo_fetch(call, words.turn, words.pe) == mine; });
   fence_acquire_system();
 }
 

@@ -9,6 +9,8 @@
 
 #include <gshmem/constants.h>
 
+#include <type_traits>
+
 namespace gshmem::device {
 
 /// Returned by wait_check: the wait must end. By wait_look: why.
@@ -33,14 +35,100 @@ GSHMEM_FN void wait_ended(const State& state, const char* call, std::uint64_t st
   fault(state, {GSHMEMX_ERROR_TIMEOUT, call, "wait", now_ns() - started, state.timeout_ns, pe});
 }
 
-/// As wait_look, but ends the wait itself: returns its begin or kWaitOver. By value, because a
-/// variable whose address is taken is in local memory, and the fence of the next barrier waits
-/// for it.
+/// A wait is noted from then on.
+inline constexpr std::uint64_t kLongWaitNs = 200'000'000;
+
+/// A word of the program that is awaited. `cmp` and what it is compared with, extended to 64 bits.
+struct AwaitedWord {
+  const void* address;
+  std::uint64_t wanted;
+  std::int32_t cmp;
+  std::uint32_t bytes, is_signed;
+};
+
+/// The value of a word of this PE, extended to 64 bits.
+GSHMEM_FN std::uint64_t load_word(const AwaitedWord& word) {
+  const unsigned unused = 64 - 8 * word.bytes;
+  std::uint64_t value = 0;
+  GSHMEM_ON_HOST_OPS(value = ops->run(Call::load(word.address, word.bytes));)
+#if defined(__CUDA_ARCH__)
+  const bool is_here = true;
+#else
+  const bool is_here = gshmemi_ambient()->ops == nullptr;
+#endif
+  if (is_here) {
+    switch (word.bytes) {
+      case 2:
+        value = load_relaxed(static_cast<const std::uint16_t*>(word.address));
+        break;
+      case 4:
+        value = load_relaxed(static_cast<const std::uint32_t*>(word.address));
+        break;
+      default:
+        value = load_relaxed(static_cast<const std::uint64_t*>(word.address));
+    }
+  }
+  if (word.is_signed == 0) return value;
+  return static_cast<std::uint64_t>(static_cast<std::int64_t>(value << unused) >> unused);
+}
+
+/// Notes a wait that goes on, for the host (abi::WaitRecord), unless it is short. `word`: null for
+/// what is no word of the program.
+GSHMEM_FN void note_wait(const State& state, const char* call, std::uint64_t started, int pe,
+                         const AwaitedWord* word) {
+  const std::uint64_t waited = now_ns() - started;
+  if (waited < kLongWaitNs) return;
+  abi::WaitRecord& record =
+      state.control->waits[pe >= 0 ? pe % (abi::kWaits - 1) : abi::kWaits - 1];
+  const auto address = reinterpret_cast<std::uint64_t>(word ? word->address : nullptr);
+  if (load_acquire(&record.published) != 0) {
+    if (record.started != started || record.pe != pe || record.address != address) return;
+  } else {
+    if (atomic_compare_swap(&record.claimed, 0u, 1u) != 0u) return;
+    record.pe = pe;
+    record.started = started;
+    record.address = address;
+    record.wanted = word ? word->wanted : 0;
+    record.cmp = word ? word->cmp : 0;
+    record.is_signed = word ? word->is_signed : 0;
+#if defined(__CUDA_ARCH__)
+    record.by_host = 0;
+#else
+    record.by_host = 1;
+#endif
+    copy_text(record.call, call, sizeof(record.call));
+  }
+  if (word) store_relaxed(&record.seen, load_word(*word));
+  store_relaxed(&record.waited, waited);
+  fence_system();
+  store_flag(&record.published, 1u);  // pairs with host/runtime/waits.cpp
+}
+
+/// Does as wait_look, notes a long wait, and ends the wait itself: returns its begin or kWaitOver.
+/// Arguments come by value: a variable whose address is taken is in local memory, and the fence of
+/// the next barrier waits for it.
 GSHMEM_OUTLINE std::uint64_t wait_check(const State& state, const char* call, std::uint64_t started,
                                         int pe) {
   const std::uint64_t begin = wait_look(state, started);
-  if (begin < kWaitTooLong) return begin;
-  wait_ended(state, call, started, begin, pe);
+  if (begin >= kWaitTooLong) {
+    wait_ended(state, call, started, begin, pe);
+    return kWaitOver;
+  }
+  if (started != 0) note_wait(state, call, started, pe, nullptr);
+  return begin;
+}
+/// Does the same for a word of the program. `traits`: its bytes, and 16 where it is signed.
+GSHMEM_OUTLINE std::uint64_t wait_check_word(const State& state, const char* call,
+                                             std::uint64_t started, const void* address,
+                                             std::uint64_t wanted, int cmp, std::uint32_t traits) {
+  const std::uint64_t begin = wait_look(state, started);
+  const AwaitedWord word{address, wanted, cmp, traits % 16, traits / 16};
+  if (begin < kWaitTooLong) {
+    if (started != 0) note_wait(state, call, started, abi::kAnyPe, &word);
+    return begin;
+  }
+  if (begin == kWaitTooLong) note_wait(state, call, started, abi::kAnyPe, &word);  // what it saw
+  wait_ended(state, call, started, begin);
   return kWaitOver;
 }
 
@@ -109,9 +197,27 @@ GSHMEM_FN bool test(const T* ivar, int cmp, T value) {
   return true;
 }
 
+/// spin_until for `ivar`, or another word of its set, to compare as `cmp` and `value` say.
+template <class T, class Done>
+GSHMEM_FN bool spin_on_word(const State& state, const char* call, const Done& done, const T* ivar,
+                            int cmp, T value) {
+  constexpr std::uint32_t kTraits = sizeof(T) + (std::is_signed_v<T> ? 16 : 0);
+  std::uint64_t started = 0;
+  for (unsigned polls = 1;; ++polls) {
+    if (done()) return true;
+    if (look_is_due(polls)) {
+      started = wait_check_word(state, call, started, ivar, static_cast<std::uint64_t>(value), cmp,
+                                kTraits);
+      if (started == kWaitOver) return false;
+    }
+    pause(polls);
+  }
+}
+
 template <class T>
 GSHMEM_FN bool wait_until(const State& state, const char* call, const T* ivar, int cmp, T value) {
-  return spin_until(state, call, [&] { return test(ivar, cmp, value); });
+  return spin_on_word(
+      state, call, [&] { return test(ivar, cmp, value); }, ivar, cmp, value);
 }
 
 /// Comparison values of a set: one for all, or one per element (the `_vector` forms).
@@ -189,7 +295,8 @@ template <class T>
 GSHMEM_FN void wait_until_all(const State& state, const char* call, const WaitSet<T>& set) {
   for (std::size_t i = 0; i < set.nelems; ++i) {
     if (!set.takes_part(i)) continue;
-    if (!spin_until(state, call, [&] { return set.satisfied(i); })) return;
+    const auto satisfied = [&] { return set.satisfied(i); };
+    if (!spin_on_word(state, call, satisfied, set.ivars + i, set.cmp, set.values.at(i))) return;
   }
 }
 
@@ -199,7 +306,9 @@ GSHMEM_FN std::size_t wait_until_any(const State& state, const char* call, const
   std::size_t found = SIZE_MAX;
   if (set.empty()) return found;
   const std::size_t start = search_start(set.nelems);
-  spin_until(state, call, [&] { return (found = test_any(set, start)) != SIZE_MAX; });
+  spin_on_word(
+      state, call, [&] { return (found = test_any(set, start)) != SIZE_MAX; }, set.ivars + start,
+      set.cmp, set.values.at(start));
   return found;
 }
 
@@ -209,7 +318,9 @@ GSHMEM_FN std::size_t wait_until_some(const State& state, const char* call, cons
                                       std::size_t* indices) {
   std::size_t count = 0;
   if (set.empty()) return count;
-  spin_until(state, call, [&] { return (count = test_some(set, indices)) != 0; });
+  spin_on_word(
+      state, call, [&] { return (count = test_some(set, indices)) != 0; }, set.ivars, set.cmp,
+      set.values.at(0));
   return count;
 }
 

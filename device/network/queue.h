@@ -220,6 +220,9 @@ GSHMEM_FN bool post_may_wait(Wait& wait, unsigned polls, std::uint32_t left) {
     }
     wait.started = begin;
     wait.left = left;
+#if !defined(__CUDA_ARCH__)
+    if (before != 0) note_wait(*wait.state, wait.call, before, abi::kNetwork, nullptr);
+#endif
   }
   if (wait.await == Await::kTurn) {
     pause_behind(polls, left);

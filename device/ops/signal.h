@@ -89,10 +89,11 @@ GSHMEM_FN std::uint64_t signal_wait_until(const State& state, const char* call,
                                           const std::uint64_t* sig_addr, int cmp,
                                           std::uint64_t cmp_value) {
   std::uint64_t value = 0;
-  spin_until(state, call, [&] {
+  const auto came = [&] {
     value = poll_sync(sig_addr);
     return compare(value, cmp, cmp_value);
-  });
+  };
+  spin_on_word(state, call, came, sig_addr, cmp, cmp_value);
   fence_acquire_system();
   return value;
 }

@@ -1,5 +1,7 @@
 #include "host/control/host_collectives.h"
 
+#include "host/base/reminder.h"
+
 #include <algorithm>
 #include <chrono>
 #include <cstring>
@@ -9,6 +11,7 @@ namespace gshmem::control {
 namespace {
 
 constexpr double kVerdictSeconds = 2;  // for the root to say who is missing
+constexpr double kFirstReminder = 0.3;
 
 /// Of a PE, so that all of them together are no more than a megabyte.
 std::size_t piece_bytes_of(const HostGroup& group) {
@@ -42,7 +45,9 @@ void HostCollectives::attempt(const Call& call) {
   if (failure_) failure_.raise();
   try {
     call();
+    waits_in_.store(0, std::memory_order_relaxed);
   } catch (const Error& error) {
+    waits_in_.store(0, std::memory_order_relaxed);
     failure_ = {error.code(), error.what()};
     throw;
   }
@@ -69,10 +74,13 @@ void HostCollectives::exchange(const char* send, std::size_t bytes, char* recv, 
   do {
     const std::size_t piece = std::min(piece_bytes_, bytes - at);
     board_.bring(send + at, piece);
-    if (one_host() || group_.index == 0) check(board_.await_all(deadline, interrupted_));
+    come_to_.store(board_.number(), std::memory_order_relaxed);
+    waits_in_.store(board_.number(), std::memory_order_relaxed);
+    if (one_host() || group_.index == 0)
+      check(await(deadline, [&](Deadline end) { return board_.await_all(end, interrupted_); }));
     if (!one_host()) {
       if (group_.index == 0) bring_block();
-      check(board_.await_release(deadline, interrupted_));
+      check(await(deadline, [&](Deadline end) { return board_.await_release(end, interrupted_); }));
     }
     take(recv, at, piece, part);
     at += piece;
@@ -109,10 +117,16 @@ void HostCollectives::exchange_parts(const char* send, char* recv, std::size_t b
 void HostCollectives::await_parts() {
   constexpr std::chrono::milliseconds kLook{10};  // between looks at what ends the wait
   const Deadline deadline(timeout_seconds_);
+  Reminder reminder(kFirstReminder);
   std::unique_lock lock(parts_mutex_);
   while (!part_came_.wait_for(lock, kLook, [&] { return parts_.n_missing == 0; })) {
     const std::string why = outside_.stopped();
     require(why.empty(), GSHMEMX_ERROR_PEER_FAILED, why);
+    if (reminder.due()) {
+      const auto first = std::ranges::find(parts_.missing, true) - parts_.missing.begin();
+      outside_.waits_long(reminder.seconds(), static_cast<int>(first));
+      reminder.next();
+    }
     require(!deadline.passed(), GSHMEMX_ERROR_TIMEOUT, [&] {
       const auto first = std::ranges::find(parts_.missing, true);
       return strprintf("no data of PE %td, and of %zu PEs in all, within %.3g s",
@@ -204,11 +218,28 @@ int HostCollectives::missing_here(std::uint64_t number) const {
   return missing.empty() ? -1 : group_.pe(missing.front());
 }
 
-/// Of other hosts' PEs the root knows. It may be that they have come meanwhile.
+/// The root knows which PEs of other hosts are missing. They may have come meanwhile. An earlier
+/// answer may be out of date: a newer one gets a moment.
 Board::Waited HostCollectives::ask_who_is_missing() {
+  const int before = board_.told_missing();
   outside_.expired(board_.number());
-  return board_.await_release(Deadline(kVerdictSeconds),
-                              [this] { return board_.told_missing() >= 0 || interrupted_(); });
+  return board_.await_release(Deadline(before >= 0 ? kVerdictSeconds / 4 : kVerdictSeconds),
+                              [&] { return board_.told_missing() != before || interrupted_(); });
+}
+
+/// Waits by `wait` until `deadline`, and tells when that takes long.
+template <class Wait>
+Board::Waited HostCollectives::await(const Deadline& deadline, const Wait& wait) {
+  for (Reminder reminder(kFirstReminder);; reminder.next()) {
+    const Board::Waited waited = wait(deadline.within(reminder.seconds_left()));
+    if (waited != Board::Waited::kTimeout || deadline.passed()) return waited;
+    int missing = missing_here(board_.number());
+    if (missing < 0 && !one_host() && reminder.seconds() > 1) {
+      (void)ask_who_is_missing();
+      missing = board_.told_missing();
+    }
+    outside_.waits_long(reminder.seconds(), missing);
+  }
 }
 
 void HostCollectives::check(Board::Waited waited) {

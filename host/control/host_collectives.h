@@ -8,6 +8,7 @@
 #include "host/base/failure.h"
 #include "host/control/tree.h"
 
+#include <atomic>
 #include <condition_variable>
 #include <functional>
 #include <mutex>
@@ -24,6 +25,9 @@ class HostCollectives final : public Collectives {
     std::function<void(std::uint64_t number)> expired;
     /// Why not to wait any longer; empty = there is no reason.
     std::function<std::string()> stopped;
+    /// A call has waited for so long, for PE `pe` where that is known (else -1): after 0.3 s, 30 s,
+    /// and then each time twice as long. On the waiting thread.
+    std::function<void(double seconds, int pe)> waits_long = [](double, int) {};
   };
   /// Bytes of a board for the PEs of a host of `group`.
   [[nodiscard]] static std::size_t board_bytes(const HostGroup& group);
@@ -37,6 +41,11 @@ class HostCollectives final : public Collectives {
   void alltoall(const void* send, void* recv, std::size_t bytes) override;
   /// 0 = wait for ever.
   void set_timeout(double seconds) { timeout_seconds_ = seconds; }
+
+  /// The collective in which a thread of this PE is, 0 = none; and the last to which this PE has
+  /// come. Threads: any.
+  [[nodiscard]] std::uint64_t waits_in() const { return waits_in_.load(std::memory_order_relaxed); }
+  [[nodiscard]] std::uint64_t come_to() const { return come_to_.load(std::memory_order_relaxed); }
 
   // For the monitor, on its thread.
   void deliver(const net::Frame& result_missing_or_part);
@@ -62,6 +71,8 @@ class HostCollectives final : public Collectives {
   void take_part(const net::Frame& part);
   void bring_block();
   void take(char* recv, std::size_t at, std::size_t piece, const Part& part) const;
+  template <class Wait>
+  [[nodiscard]] Board::Waited await(const Deadline& deadline, const Wait& wait);
   void check(Board::Waited waited);
   [[nodiscard]] Board::Waited ask_who_is_missing();
   [[nodiscard]] bool one_host() const { return group_.n_nodes() == 1; }
@@ -78,6 +89,7 @@ class HostCollectives final : public Collectives {
   std::vector<int> order_;   ///< of PEs, as the tree has their rows
   std::size_t piece_bytes_;  ///< of a PE
   double timeout_seconds_ = 0;
+  std::atomic<std::uint64_t> waits_in_{0}, come_to_{0};
   JobFailure failure_;
   /// The alltoall that this PE is in, between hosts.
   struct Parts {

@@ -4,6 +4,8 @@
 #include "host/base/system_call.h"
 #include "host/base/thread.h"
 
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 
@@ -33,6 +35,14 @@ PeerEvent end_event(const net::Stream& stream, bool other_host) {
   const bool closed = stream.state() == net::Stream::State::kClosed;
   const bool process = closed && (error == 0 || error == ECONNRESET || error == EPIPE);
   return process || !other_host ? PeerEvent::kDied : PeerEvent::kUnreachable;
+}
+
+/// Since the other end has last acknowledged anything (tcp(7), TCP_INFO).
+int silent_seconds(const Fd& fd) {
+  tcp_info info{};
+  socklen_t bytes = sizeof(info);
+  if (::getsockopt(fd.get(), IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0) return 0;
+  return static_cast<int>(info.tcpi_last_ack_recv / 1000);
 }
 
 }  // namespace
@@ -65,12 +75,21 @@ void Monitor::expired(std::uint64_t number) {
   post([this, number] { tree_.expired(number); });
 }
 
-void Monitor::start_ticking() {
-  post([this] { ticking_ = true; });
+void Monitor::tick_every(std::chrono::milliseconds interval) {
+  const auto ms = static_cast<int>(interval.count());
+  if (std::this_thread::get_id() == thread_.get_id()) {
+    tick_ms_ = ms;
+    return;
+  }
+  post([this, ms] { tick_ms_ = ms; });
 }
 
 void Monitor::stopped(const std::string& why) {
   post([this, why] { tree_.tell({me_, PeerEvent::kStopped, why}); });
+}
+
+void Monitor::finalizes() {
+  post([this] { tree_.tell({me_, PeerEvent::kFinalizes}); });
 }
 
 void Monitor::ending(const PeerNews& mine, int about) noexcept {
@@ -83,8 +102,8 @@ void Monitor::ending(const PeerNews& mine, int about) noexcept {
   told_.wait_for(lock, kTellTime, [&] { return has_told_; });
 }
 
-void Monitor::leave() noexcept {
-  post([this] { start_leaving(); });
+void Monitor::leave(Others others) noexcept {
+  post([this, others] { start_leaving(others); });
   if (thread_.joinable()) thread_.join();
 }
 
@@ -101,7 +120,7 @@ void Monitor::run() try {
   std::vector<pollfd> entries;
   while (!has_left()) {
     wait(entries, wake_.get());
-    if (ticking_) callbacks_.on_tick();
+    if (tick_ms_ > 0) callbacks_.on_tick();
     if (entries[0].revents != 0) take_requests();
     if (ended_) return;
     serve(entries);
@@ -142,7 +161,7 @@ void Monitor::wait(std::vector<pollfd>& entries, int wake) {
     const int fd = peer.finished ? -1 : peer.stream.fd().get();
     entries.push_back(polled(fd, peer.stream.poll_events()));
   }
-  int limit_ms = ending_ ? 10 : ticking_ ? 100 : -1;
+  int limit_ms = ending_ ? 10 : tick_ms_ > 0 ? tick_ms_ : -1;
   if (const auto due = ends_.next_due()) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(*due - Clock::now()).count();
     limit_ms = sooner_ms(limit_ms, static_cast<int>(std::max<long>(left, 0)));
@@ -193,7 +212,9 @@ void Monitor::tell(const Frame& frame) {
   }
 }
 
-void Monitor::start_leaving() {
+void Monitor::start_leaving(Others others) {
+  others_ = others;
+  if (others == Others::kLeaveToo) ends_.drop_departures();
   report_ends(true);
   pump();  // what came before goes out before
   leaving_.emplace(kLeaveSeconds);
@@ -242,13 +263,16 @@ void Monitor::peer_gone(Peer& peer, PeerEvent event) {
   if (peer.other_host) (void)::shutdown(peer.stream.fd().get(), SHUT_RDWR);
   const Clock::time_point now = Clock::now();
   if (event != PeerEvent::kLeft) {
-    ends_.add({peer.pe, event, now + kDeathTime});
+    const int seconds = event == PeerEvent::kUnreachable ? silent_seconds(peer.stream.fd()) : 0;
+    ends_.add({peer.pe, event, now + kDeathTime, seconds});
     // A job that ends as a whole must not drown in news.
     if (cause_known_ || ends_.size() > kMaxSeen) return;
-    tell(net::make_frame(
-        {.kind = FrameKind::kEnded, .rank = peer.pe, .detail = static_cast<std::uint32_t>(event)}));
+    tell(net::make_frame({.kind = FrameKind::kEnded,
+                          .number = static_cast<std::uint64_t>(seconds),
+                          .rank = peer.pe,
+                          .detail = static_cast<std::uint32_t>(event)}));
   } else if (tree_.is_neighbour(peer.pe)) {  // which tells those that are none
-    if (leaving_) return tree_.gone(peer.pe, event);
+    if (leaving_) return others_ == Others::kStay ? tree_.gone(peer.pe, event) : void();
     ends_.add({peer.pe, event, now + kDepartureTime});
   }
 }
@@ -256,13 +280,14 @@ void Monitor::peer_gone(Peer& peer, PeerEvent event) {
 /// A peer has seen the end of another one. Perhaps this PE will, too, or the peer says more.
 void Monitor::note_seen(const net::FrameHeader& header) {
   if (header.rank == me_ || leaving_) return;
-  ends_.add({header.rank, static_cast<PeerEvent>(header.detail), Clock::now() + kDeathTime});
+  ends_.add({header.rank, static_cast<PeerEvent>(header.detail), Clock::now() + kDeathTime,
+             static_cast<int>(header.number)});
 }
 
 /// News of who has left come by the tree, in the order of the root; the rest may come from any PE.
 void Monitor::hear(const Peer& from, const Frame& news) {
   const auto event = static_cast<PeerEvent>(net::header_of(news).detail);
-  if (event != PeerEvent::kLeft || tree_.is_neighbour(from.pe)) tree_.take(from.pe, news);
+  if (!is_end_of_one(event) || tree_.is_neighbour(from.pe)) tree_.take(from.pe, news);
 }
 
 /// Those that are due, or all. The first tells the others before the callback hears of it.
@@ -270,7 +295,7 @@ void Monitor::report_ends(bool all) {
   for (;;) {
     const auto end = ends_.take_due(all ? Clock::time_point::max() : Clock::now());
     if (!end) return;
-    tree_.gone(end->pe, end->event);
+    tree_.gone(end->pe, end->event, end->seconds);
     pump();
   }
 }
@@ -278,8 +303,8 @@ void Monitor::report_ends(bool all) {
 void Monitor::deliver(const Frame& frame) {
   if (net::header_of(frame).kind != FrameKind::kNews) return callbacks_.on_frame(frame);
   const PeerNews news = news_of(frame);
-  ends_.drop(news.pe);
-  cause_known_ = cause_known_ || news.event != PeerEvent::kLeft;
+  if (news.event != PeerEvent::kFinalizes) ends_.drop(news.pe);
+  cause_known_ = cause_known_ || !is_end_of_one(news.event);
   const bool ends_job = ending_ && ending_->mine.event == PeerEvent::kExited;
   if (ends_job && news.event != PeerEvent::kExited) return;  // the others end for this PE's sake
   callbacks_.on_event(news);

@@ -30,7 +30,7 @@ class Monitor {
     /// Once per PE, but a stopped one may die or leave later.
     std::function<void(const PeerNews& news)> on_event;
     std::function<void(const net::Frame& frame)> on_frame;  ///< kResult, kMissing, kPart, kLetter
-    std::function<void()> on_tick;  ///< ten times a second from start_ticking on
+    std::function<void()> on_tick;                          ///< from tick_every on
     /// The thread cannot go on: nothing is noticed any more.
     std::function<void(const std::string& why)> on_failure;
     /// As of Tree.
@@ -45,18 +45,22 @@ class Monitor {
   // Threads: any. As of Tree.
   void contribute(const net::Frame& frame);
   void expired(std::uint64_t number);
-  /// For what has no descriptor.
-  void start_ticking();
+  /// For what has no descriptor. Threads: any, also in a callback.
+  void tick_every(std::chrono::milliseconds interval);
   /// Tells the others that a fault has stopped this PE, and which.
   void stopped(const std::string& why);
+  /// Tells the others that this PE waits in finalize.
+  void finalizes();
   /// Tells the others why this PE is about to end its process, and returns when that is sent, after
   /// a second at the latest. A fault that names PE `about` waits a moment for the news that this
   /// one died. After news of another PE a fault is not told: the others have heard of the cause.
   /// Threads: any, also in a callback.
   void ending(const PeerNews& mine, int about = -1) noexcept;
   /// Tells the others that this PE leaves on purpose, when all that is queued is sent. Waits for
-  /// that, and for other hosts to have read it, a second at most.
-  void leave() noexcept;
+  /// that, and for other hosts to have read it, a second at most. Of those that leave too nothing
+  /// is told.
+  enum class Others { kLeaveToo, kStay };
+  void leave(Others others = Others::kStay) noexcept;
 
  private:
   struct Peer {
@@ -86,7 +90,7 @@ class Monitor {
   [[nodiscard]] bool has_told() const;
   /// To all connections, at once as far as they take it.
   void tell(const net::Frame& frame);
-  void start_leaving();
+  void start_leaving(Others others);
   [[nodiscard]] bool has_left() const;
   void read(Peer& peer);
   void peer_gone(Peer& peer, PeerEvent event);
@@ -101,11 +105,12 @@ class Monitor {
   std::vector<Peer> peers_;
   Tree tree_;
   std::optional<Deadline> leaving_;
+  Others others_ = Others::kStay;  ///< when this PE leaves
   std::optional<Ending> ending_;
   SeenEnds ends_;
   bool cause_known_ = false;  ///< others' news but departures have been heard
-  bool ticking_ = false;
-  bool ended_ = false;  ///< the destructor waits
+  int tick_ms_ = 0;           ///< 0: no ticks
+  bool ended_ = false;        ///< the destructor waits
   Fd wake_;
   std::mutex mutex_;
   std::vector<Request> requests_;

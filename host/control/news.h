@@ -10,18 +10,24 @@ namespace gshmem::control {
 
 enum class PeerEvent : std::uint32_t {
   kDied,         ///< its process ended without a goodbye
-  kLeft,         ///< it said goodbye
+  kLeft,         ///< it said goodbye: gshmem_finalize, or the end of its process by exit
   kUnreachable,  ///< its host does not answer any more
   kStopped,      ///< a fault has stopped it: it meets nobody any more, and may end the job
-  kExited        ///< it ends the job on purpose: gshmem_global_exit
+  kExited,       ///< it ends the job on purpose: gshmem_global_exit
+  kFinalizes     ///< it waits in gshmem_finalize, and comes to nothing else
 };
 
 struct PeerNews {
   int pe = -1;
   PeerEvent event = PeerEvent::kDied;
   std::string why = {};  ///< of kStopped
-  int status = 0;        ///< of kExited
+  int status = 0;        ///< of kExited; of kUnreachable: seconds since it has answered
 };
+
+/// The job goes on: only what needs that PE ends.
+[[nodiscard]] constexpr bool is_end_of_one(PeerEvent event) {
+  return event == PeerEvent::kLeft || event == PeerEvent::kFinalizes;
+}
 
 [[nodiscard]] inline net::Frame news_frame(const PeerNews& news) {
   return net::make_frame({.kind = net::FrameKind::kNews,

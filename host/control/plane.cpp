@@ -105,7 +105,8 @@ void Plane::share_memory() {
       HostCollectives::Outside{
           .contribute = [this](const net::Frame& frame) { monitor_->contribute(frame); },
           .expired = [this](std::uint64_t number) { monitor_->expired(number); },
-          .stopped = [this] { return why_stopped(); }});
+          .stopped = [this] { return why_stopped(); },
+          .waits_long = callbacks_.on_long_wait});
   delivers_to_.store(collectives_.get(), std::memory_order_release);
 }
 
@@ -121,9 +122,19 @@ void Plane::stop(const std::string& cause, const std::function<void()>& tell) {
 }
 
 std::string Plane::why_stopped() {
-  if (!told_.load(std::memory_order_acquire) && !callbacks_.stopped()) return "";
+  const bool stopped = told_.load(std::memory_order_acquire) || callbacks_.stopped();
   const std::lock_guard lock(mutex_);
-  return cause_.empty() ? "stopped while waiting in a host barrier" : cause_;
+  if (stopped) return cause_.empty() ? "stopped while waiting in a host barrier" : cause_;
+  return absent().text;
+}
+
+const Plane::Absent& Plane::absent() const {
+  return in_finalize_.load(std::memory_order_acquire) || left_.pe >= 0 ? left_ : finalizes_;
+}
+
+int Plane::absent_pe() {
+  const std::lock_guard lock(mutex_);
+  return absent().pe;
 }
 
 void Plane::send(int pe, Topic topic, net::ByteView letter) {
@@ -140,13 +151,15 @@ std::string Plane::text_of(const PeerNews& news) const {
     case PeerEvent::kStopped:
       return strprintf("PE %d was stopped by a fault: %s", pe, news.why.c_str());
     case PeerEvent::kLeft:
-      return strprintf("PE %d left the job (gshmem_finalize) while this PE was still running", pe);
+      return strprintf("PE %d left the job: its process has ended, or gave up gshmem_finalize", pe);
+    case PeerEvent::kFinalizes:
+      return strprintf("PE %d is in gshmem_finalize, and makes no other call", pe);
     case PeerEvent::kExited:
       return strprintf("PE %d ends the job", pe);
     case PeerEvent::kUnreachable:
       return strprintf(
-          "PE %d cannot be reached: its host %s has not answered for %.3g s (GSHMEM_HEARTBEAT)", pe,
-          group_.host_of(pe).c_str(), silence_limit(config_));
+          "PE %d cannot be reached: its host %s has not answered for %d s (GSHMEM_HEARTBEAT)", pe,
+          group_.host_of(pe).c_str(), news.status);
     case PeerEvent::kDied:
       break;
   }
@@ -155,13 +168,19 @@ std::string Plane::text_of(const PeerNews& news) const {
 
 /// On the monitor's thread.
 void Plane::hear(const PeerNews& news) {
-  stop(text_of(news), [&] {
+  const std::string text = text_of(news);
+  const auto tell = [&] {
     {
       const std::lock_guard lock(mutex_);
       if (!watching_ && news.event != PeerEvent::kExited) return early_.push_back(news);
     }
     callbacks_.on_event(news);
-  });
+  };
+  if (!is_end_of_one(news.event)) return stop(text, tell);
+  tell();
+  const std::lock_guard lock(mutex_);
+  Absent& first = news.event == PeerEvent::kLeft ? left_ : finalizes_;
+  if (first.pe < 0) first = {news.pe, text};
 }
 
 void Plane::watch() {

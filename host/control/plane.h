@@ -23,7 +23,7 @@ namespace gshmem::control {
 class Plane {
  public:
   /// What a letter is about.
-  enum class Topic : std::uint64_t { kFirstUse, kMeetings };
+  enum class Topic : std::uint64_t { kFirstUse, kMeetings, kWhere };
   struct Callbacks {
     /// As of Monitor; those of PEs that go before watch() is called come then.
     std::function<void(const PeerNews& news)> on_event = [](const PeerNews&) {};
@@ -32,6 +32,9 @@ class Plane {
     std::function<void(int from, Topic topic, net::ByteView letter)> on_letter =
         [](int, Topic, net::ByteView) {};
     std::function<void(const std::string& why)> on_failure = [](const std::string&) {};
+    /// A host collective has waited for so long, for PE `pe` where that is known (else -1). On the
+    /// waiting thread.
+    std::function<void(double seconds, int pe)> on_long_wait = [](double, int) {};
     /// This PE waits for nobody any more. Threads: any.
     std::function<bool()> stopped = [] { return false; };
   };
@@ -54,6 +57,11 @@ class Plane {
   /// To on_letter of PE `pe`, which may be this one. Whoever sends sees to it that the letter is
   /// read before this PE leaves. Threads: any.
   void send(int pe, Topic topic, net::ByteView letter);
+
+  /// A PE that comes to no host collective any more, or -1. Threads: any.
+  [[nodiscard]] int absent_pe();
+  /// This PE waits for all others to finalize, too: those that do are no obstacle any more.
+  void enter_finalize() { in_finalize_.store(true, std::memory_order_release); }
 
   /// From now on on_event hears of what happens, and first of what has.
   void watch();
@@ -78,7 +86,15 @@ class Plane {
   std::unique_ptr<HostCollectives> collectives_;
   std::atomic<HostCollectives*> delivers_to_{nullptr};  ///< for the monitor, when they are there
   std::mutex mutex_;
-  std::string cause_;  ///< of the first event
+  std::string cause_;  ///< of the first event that ends all waits
+  /// The first PE that comes to no host collective any more, and what it does.
+  struct Absent {
+    int pe = -1;
+    std::string text;
+  };
+  [[nodiscard]] const Absent& absent() const;  ///< with the mutex
+  Absent left_, finalizes_;
+  std::atomic<bool> in_finalize_ = false;
   std::atomic<bool> told_ = false;
   std::vector<PeerNews> early_;
   bool watching_ = false;

@@ -17,6 +17,10 @@ void SeenEnds::drop(int pe) {
   std::erase_if(ends_, [&](const End& end) { return end.pe == pe; });
 }
 
+void SeenEnds::drop_departures() {
+  std::erase_if(ends_, [](const End& end) { return !is_death(end); });
+}
+
 bool SeenEnds::has_death(int pe) const {
   return std::ranges::any_of(ends_, [&](const End& end) { return end.pe == pe && is_death(end); });
 }

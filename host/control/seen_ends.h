@@ -18,7 +18,8 @@ class SeenEnds {
   struct End {
     int pe;
     PeerEvent event;
-    Time due;  ///< to be reported then, unless something else explains it
+    Time due;         ///< to be reported then, unless something else explains it
+    int seconds = 0;  ///< of kUnreachable: since it has answered
   };
 
   /// In the order in which any PE has seen them, and in which deaths, and departures, are due. Of
@@ -33,6 +34,8 @@ class SeenEnds {
   /// which may be its cause.
   [[nodiscard]] std::optional<End> take_due(Time now);
   [[nodiscard]] std::size_t size() const { return ends_.size(); }
+  /// Departures are told to nobody.
+  void drop_departures();
 
  private:
   /// The first death, or where there is none the first departure.

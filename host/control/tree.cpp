@@ -188,17 +188,16 @@ void Tree::expired(std::uint64_t number) {
                          net::make_frame({.kind = FrameKind::kExpired, .number = number}));
 }
 
-/// Who is missing, of this host or those below. The first answer that comes to the root is told to
-/// all.
+/// Who is missing, of this host or those below. The first answer that comes to the root, and each
+/// that names another PE, is told to all.
 void Tree::ask(std::uint64_t number) {
-  if (number != gathering_.number() || told_missing_ == number) return;
+  if (number != gathering_.number()) return;
   const int here = gathering_.has(0) ? -1 : missing_here_(number);
   if (here >= 0) {
     const Frame answer =
         net::make_frame({.kind = FrameKind::kMissing, .number = number, .rank = here});
     if (!root()) return outgoing_.emplace_back(neighbours_.parent, answer), void();
-    told_missing_ = number;
-    return down(answer);
+    return tell_missing(answer);
   }
   for (std::size_t below = 1; below < members_.size(); ++below) {
     if (!gathering_.has(below))
@@ -221,9 +220,7 @@ void Tree::take(int from, const Frame& frame) {
     case FrameKind::kMissing:
       if (from_parent) return down(frame);
       if (!root()) return outgoing_.emplace_back(neighbours_.parent, frame), void();
-      if (header.number != gathering_.number() || told_missing_ == header.number) return;
-      told_missing_ = header.number;
-      return down(frame);
+      return tell_missing(frame);
     case FrameKind::kNews:
       return spread(from, frame);
     case FrameKind::kPart:
@@ -234,6 +231,15 @@ void Tree::take(int from, const Frame& frame) {
   }
 }
 
+/// At the root, once.
+void Tree::tell_missing(const Frame& answer) {
+  const FrameHeader header = net::header_of(answer);
+  const std::pair told{header.number, int{header.rank}};
+  if (header.number != gathering_.number() || told_missing_ == told) return;
+  told_missing_ = told;
+  down(answer);
+}
+
 /// To the leaders below and this PE.
 void Tree::down(const Frame& frame) {
   for (std::size_t below = 1; below < members_.size(); ++below)
@@ -241,29 +247,36 @@ void Tree::down(const Frame& frame) {
   deliveries_.push_back(frame);
 }
 
-void Tree::gone(int pe, PeerEvent event) { spread(pe, news_frame({.pe = pe, .event = event})); }
+void Tree::gone(int pe, PeerEvent event, int status) {
+  spread(pe, news_frame({.pe = pe, .event = event, .status = status}));
+}
 
 void Tree::tell(const PeerNews& mine) { pass_on(me_, news_frame(mine)); }
 
 void Tree::spread(int from, const Frame& news) {
   const FrameHeader header = net::header_of(news);
   if (header.rank < 0 || header.rank >= n_pes_ || header.rank == me_) return;
-  const bool exited = static_cast<PeerEvent>(header.detail) == PeerEvent::kExited;
-  if (!(exited ? exited_ : gone_).insert(header.rank).second) return;
+  const auto event = static_cast<PeerEvent>(header.detail);
+  std::set<int>& known = event == PeerEvent::kExited      ? exited_
+                         : event == PeerEvent::kFinalizes ? finalizing_
+                                                          : gone_;
+  if (!known.insert(header.rank).second) return;
   deliveries_.push_back(news);
   pass_on(from, news);
 }
 
 void Tree::pass_on(int from, const Frame& news) {
-  // One of each kind ends the job; a job that ends as a whole must not drown in news.
+  const auto event = static_cast<PeerEvent>(net::header_of(news).detail);
+  const bool of_one = is_end_of_one(event);
+  // One of each other kind ends the job; a job that ends as a whole must not drown in news.
   const std::uint32_t bit = 1u << (net::header_of(news).detail % 32);
-  if ((passed_on_ & bit) != 0) return;
+  if (!of_one && (passed_on_ & bit) != 0) return;
   passed_on_ |= bit;
   if (neighbours_.parent >= 0 && from != neighbours_.parent)
     outgoing_.emplace_back(neighbours_.parent, news);
   // Departures come in the order of the root. The rest comes whoever is stopped.
-  const bool left = static_cast<PeerEvent>(net::header_of(news).detail) == PeerEvent::kLeft;
-  for (const auto& some : {neighbours_.children, left ? std::vector<int>{} : neighbours_.across}) {
+  for (const auto& some :
+       {neighbours_.children, of_one ? std::vector<int>{} : neighbours_.across}) {
     for (const int pe : some) {
       if (pe != from) outgoing_.emplace_back(pe, news);
     }

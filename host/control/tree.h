@@ -56,9 +56,9 @@ class Tree {
   void expired(std::uint64_t number);
   /// `from`: the parent or a child; with a part or a letter any PE that has a link.
   void take(int from, const net::Frame& frame);
-  /// The connection to `pe`, which may be no neighbour, says so. What a PE that is no neighbour
-  /// says about leaving is not for here: see the invariant.
-  void gone(int pe, PeerEvent event);
+  /// The connection to `pe`, which may be no neighbour, says so; `status` as of PeerNews. What a PE
+  /// that is no neighbour says about leaving is not for here: see the invariant.
+  void gone(int pe, PeerEvent event, int status = 0);
   /// Tells all other PEs about this one.
   void tell(const PeerNews& mine);
 
@@ -68,7 +68,7 @@ class Tree {
     return std::exchange(outgoing_, {});
   }
   /// Results, missing PEs (kMissing), parts, letters and news for this PE, in order. News comes
-  /// once per PE, but one that was heard of may exit.
+  /// once per PE, but one that was heard of may exit, and one that finalizes may go.
   [[nodiscard]] std::vector<net::Frame> take_deliveries() { return std::exchange(deliveries_, {}); }
 
  private:
@@ -80,6 +80,7 @@ class Tree {
   void finish(const net::Frame& result);
   void forward(const net::Frame& addressed);
   void ask(std::uint64_t number);
+  void tell_missing(const net::Frame& answer);
   void down(const net::Frame& frame);
   /// Delivers news here and passes it on to all neighbours but `from`.
   void spread(int from, const net::Frame& news);
@@ -95,8 +96,9 @@ class Tree {
   };
   std::vector<Member> members_;  ///< of a leader: itself, then the hosts below
   net::Gathering gathering_;
-  std::uint64_t told_missing_ = 0;  ///< the collective of which all know who is missing
-  std::set<int> gone_, exited_;
+  /// The collective of which all know who is missing, and who it was.
+  std::pair<std::uint64_t, int> told_missing_{0, -1};
+  std::set<int> gone_, exited_, finalizing_;
   std::uint32_t passed_on_ = 0;  ///< by PeerEvent, a bit each
   std::vector<std::pair<int, net::Frame>> outgoing_;
   std::vector<net::Frame> deliveries_;

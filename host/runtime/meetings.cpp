@@ -1,6 +1,8 @@
 #include "host/runtime/meetings.h"
 
 #include "host/base/error.h"
+#include "host/base/log.h"
+#include "host/base/reminder.h"
 
 #include <algorithm>
 #include <chrono>
@@ -61,11 +63,16 @@ Meetings::Outcome Meetings::meet(const char* call, const Place& place, std::uint
                           std::as_bytes(std::span(words))));
   lock.lock();
   const auto begun = std::chrono::steady_clock::now();
+  Reminder reminder;
   const std::chrono::duration<double> limit(outside_.timeout);
   Answer answer;
   try {
     while (!heard_.wait_for(lock, kLook, [&] { return wait->second.here; })) {
       outside_.require_running();
+      if (reminder.due()) {
+        GSHMEM_WARN("%s has waited %.3g s for other members of the team", call, reminder.seconds());
+        reminder.next();
+      }
       require(limit.count() == 0 || std::chrono::steady_clock::now() - begun < limit,
               GSHMEMX_ERROR_TIMEOUT,
               strprintf("%s: not all %d members have come within GSHMEM_TIMEOUT=%g s", call,

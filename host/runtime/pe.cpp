@@ -1,16 +1,34 @@
 #include "host/runtime/pe.h"
 
 #include "host/base/log.h"
+#include "host/base/reminder.h"
+#include "host/base/thread.h"
 #include "host/base/together.h"
 #include "host/runtime/fault.h"
 #include "host/runtime/gpu/grid_kernels.h"
 #include "host/runtime/same_build.h"
+#include "host/runtime/same_call.h"
+
+#include <gshmem/device/ops/order.h>
+#include <gshmem/device/pe/p2p.h>
 
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <chrono>
+#include <system_error>
+#include <thread>
 
 namespace gshmem {
+namespace {
+
+/// Between looks at what has no descriptor; idle: at waits that take long.
+constexpr std::chrono::milliseconds kTick{100}, kIdleTick{1000};
+/// A process that ends waits so long for what it has posted.
+constexpr double kFlushSeconds = 2;
+
+}  // namespace
+
 Pe::Pe(std::unique_ptr<bootstrap::Bootstrap> boot, PeOptions options)
     : options_(std::move(options)),
       boot_(std::move(boot)),
@@ -28,6 +46,19 @@ Pe::Pe(std::unique_ptr<bootstrap::Bootstrap> boot, PeOptions options)
                        if (faults_.ends_waits())
                          faults_.require_complete(GSHMEMX_ERROR_PEER_FAILED);
                      }}),
+      waits_(state_, {.send =
+                          [this](int pe, net::ByteView letter) {
+                            if (plane_) plane_->send(pe, control::Plane::Topic::kWhere, letter);
+                          },
+                      .raise = [this](const Error& error, int pe) { faults_.raise(error, pe); },
+                      .collective = [this]() -> Waits::Outside::Collective {
+                        if (!plane_) return {};
+                        return {ranks().waits_in(), ranks().come_to()};
+                      },
+                      .lag =
+                          [this](int pe) {
+                            return device::is_mapped(state_, pe) ? 0 : options_.config.heartbeat;
+                          }}),
       network_(options_.config, state_, faults_) {
   require(boot_->size() <= abi::kMaxPes, GSHMEMX_ERROR_NOT_SUPPORTED,
           strprintf("a job of %d PEs; this version takes up to %d", boot_->size(), abi::kMaxPes));
@@ -87,6 +118,10 @@ void Pe::init() {
   together(ranks(), [&] { publish(); });
   ranks().set_timeout(options_.config.timeout);
   watching_.store(true, std::memory_order_release);
+  boot_->on_lost([this](const std::string& why) {
+    log_set_pe(state_.my_pe);
+    faults_.raise(Error(GSHMEMX_ERROR_BOOTSTRAP, why));
+  });
   plane_->watch();
 }
 
@@ -95,11 +130,12 @@ void Pe::meet() {
   plane_ = std::make_unique<control::Plane>(
       *boot_, options_.config,
       control::Plane::Callbacks{
-          .on_event = [this](const control::PeerNews& news) { faults_.hear(news); },
-          .on_tick = [this] { faults_.look(gpu_ != nullptr); },
+          .on_event = [this](const control::PeerNews& news) { hear(news); },
+          .on_tick = [this] { tick(); },
           .on_letter =
               [this](int from, control::Plane::Topic topic, net::ByteView letter) {
                 if (topic == control::Plane::Topic::kMeetings) return meetings_.take(from, letter);
+                if (topic == control::Plane::Topic::kWhere) return waits_.take(from, letter);
                 network_.take(from, letter);
               },
           .on_failure =
@@ -107,8 +143,36 @@ void Pe::meet() {
                 if (!watching_.load(std::memory_order_acquire)) return;
                 faults_.raise(Error(GSHMEMX_ERROR_SYSTEM, why));
               },
+          .on_long_wait = [this](double seconds, int pe) { wait_long(seconds, pe); },
           .stopped = [this] { return faults_.ends_waits(); }});
   faults_.set_plane(*plane_);
+}
+
+/// On the monitor's thread.
+void Pe::tick() noexcept {
+  faults_.look(gpu_ != nullptr);
+  const bool busy = waits_.look() || gpu_ || network_.queues() ||
+                    state_.fault_policy == abi::FaultPolicy::kReport;
+  plane_->monitor().tick_every(busy ? kTick : kIdleTick);
+}
+
+/// On the monitor's thread.
+void Pe::hear(const control::PeerNews& news) noexcept {
+  if (!control::is_end_of_one(news.event)) return faults_.hear(news);
+  log_set_pe(state_.my_pe);
+  GSHMEM_INFO("%s", plane_->text_of(news).c_str());
+  waits_.hear(news);
+  plane_->monitor().tick_every(kTick);
+}
+
+void Pe::raise(const Error& error) noexcept {
+  faults_.raise(error, error.code() == GSHMEMX_ERROR_PEER_FAILED ? plane_->absent_pe() : -1);
+}
+
+/// In a host collective. Others are told late that this PE finalizes: most come at once.
+void Pe::wait_long(double seconds, int pe) {
+  if (seconds >= Reminder::kSeconds) return waits_.warn(seconds, pe);
+  if (in_finalize_) plane_->monitor().finalizes();
 }
 
 void Pe::choose_gpu() {
@@ -186,8 +250,7 @@ void Pe::make_memory() {
 }
 
 void Pe::publish() {
-  if (gpu_ || network_.queues() || state_.fault_policy == abi::FaultPolicy::kReport)
-    plane_->monitor().start_ticking();
+  plane_->monitor().tick_every(kTick);
   make_teams();
   make_contexts();
   state_.magic = abi::kStateMagic;
@@ -214,14 +277,22 @@ void Pe::withdraw() noexcept {
 
 Pe::~Pe() {
   log_set_pe(state_.my_pe);
+  boot_->on_lost({});
   faults_.leave();
+  const Waits::Call call(waits_, "gshmem_finalize");
+  auto others = control::Monitor::Others::kStay;
   if (state_.magic == abi::kStateMagic) {
     if (gpu_) gpu_->await_collectives();  // they use all that goes from here on
     try {
       quiet_network();
       complete_contexts();
       ranks().set_timeout(0);  // a PE that lives has as long as it needs
-      if (!faults_.stopped()) ranks().barrier();
+      in_finalize_ = true;
+      plane_->enter_finalize();
+      if (!faults_.stopped()) {
+        require_same_call(ranks(), "gshmem_finalize");
+        others = control::Monitor::Others::kLeaveToo;
+      }
     } catch (const Error& error) {
       GSHMEM_WARN("finalize goes on without the other PEs: %s", error.what());
     }
@@ -230,7 +301,7 @@ Pe::~Pe() {
       GSHMEM_WARN("finalize: %u times a queue's completion was stale or wrong, and ignored", bad);
     }
     faults_.tell_peers();
-    plane_->monitor().leave();
+    plane_->monitor().leave(others);
   }
   network_.stop();
   plane_.reset();  // before what its callbacks use
@@ -251,12 +322,37 @@ Pe::~Pe() {
   log_set_pe(-1);
 }
 
+/// A barrier has returned when its own messages are posted: they must not go with the process.
+void Pe::flush() noexcept {
+  if (gpu_ || !network_.queues() || faults_.stopped()) return;
+  try {
+    const auto done = std::make_shared<std::atomic<bool>>(false);
+    start_thread([this, done] {
+      (void)device::quiet_status(device::Thread{}, state_, "exit");
+      done->store(true);
+    }).detach();
+    const Deadline deadline(kFlushSeconds);
+    while (!done->load() && !deadline.passed())
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  } catch (const std::system_error& error) {
+    GSHMEM_DEBUG("no thread to complete what is posted: %s", error.what());
+  }
+}
+
+void Pe::depart() noexcept {
+  faults_.leave();
+  plane_->monitor().leave();
+}
+
 void Pe::quiet_network() {
   if (!faults_.stopped() && (gpu_ || network_.queues())) complete(state_);
 }
 
 std::string Pe::fault_text(const abi::FaultRecord& record) const {
-  const std::string text = fault_message(record);
+  std::string text = fault_message(record);
+  if (record.code == GSHMEMX_ERROR_TIMEOUT) {
+    if (const std::string aim = waits_.explain(record); !aim.empty()) text += "; " + aim;
+  }
   if (record.code != GSHMEMX_ERROR_NIC && record.code != GSHMEMX_ERROR_TIMEOUT) return text;
   const std::string why = network_.explain(record);
   return why.empty() ? text : text + "; " + why;
@@ -287,14 +383,15 @@ void Pe::forsake(Pe* other) noexcept {
 int Pe::host_sync(const char* call, gshmem_team_t team) noexcept {
   try {
     faults_.require_running();  // must not seem to have come: its puts may be missing
+    const Waits::Call here(waits_, call);
     if (team == GSHMEM_TEAM_WORLD) {
-      ranks().barrier();
+      require_same_call(ranks(), "a barrier");  // by any of its names
     } else {
       teams_->sync(call, team);
     }
     return GSHMEMX_SUCCESS;
   } catch (const Error& error) {
-    faults_.raise(error);
+    raise(error);
     return error.code();
   }
 }

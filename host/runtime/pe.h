@@ -22,6 +22,7 @@
 #include "host/runtime/symmetric_heap.h"
 #include "host/runtime/teams.h"
 #include "host/runtime/user_buffers.h"
+#include "host/runtime/waits.h"
 
 #include <atomic>
 #include <memory>
@@ -132,9 +133,19 @@ class Pe {
   [[nodiscard]] int agree_status(const char* call, int mine);
 
   [[nodiscard]] Faults& faults() noexcept { return faults_; }
+  [[nodiscard]] Waits& waits() noexcept { return waits_; }
+  /// A fault that a call of a host thread has found.
+  void raise(const Error& error) noexcept;
+  /// The process ends: completes what host threads have posted, for a moment.
+  void flush() noexcept;
+  /// It ends without finalize: tells the others, and waits for none. The PE stays as it is.
+  void depart() noexcept;
 
  private:
   void init();
+  void tick() noexcept;
+  void hear(const control::PeerNews& news) noexcept;
+  void wait_long(double seconds, int pe);
   void meet();
   [[nodiscard]] control::HostCollectives& ranks() const { return plane_->collectives(); }
   [[nodiscard]] const control::HostGroup& group() const { return plane_->group(); }
@@ -171,6 +182,8 @@ class Pe {
   abi::DeviceState state_;
   Faults faults_;  ///< before what has threads that raise some: the GPU, the NICs, the monitor
   Meetings meetings_;
+  Waits waits_;
+  bool in_finalize_ = false;
   std::atomic<bool> watching_{false};  ///< init is over
   std::unique_ptr<Gpu> gpu_;           ///< null in CPU mode; outlives the memory below
   std::unique_ptr<abi::Control> host_control_;

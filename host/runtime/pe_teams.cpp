@@ -75,6 +75,7 @@ std::vector<std::int32_t> Pe::domains() {
 
 gshmem_team_t Pe::split_strided(const char* call, gshmem_team_t parent_team, Teams::Part part,
                                 const TeamConfig& config, const gshmem_team_t* new_team) {
+  const Waits::Call here(waits_, call);
   const abi::Team& parent = teams_->require(call, "parent_team", parent_team);
   std::string mine = complaint(call, config);
   if (mine.empty() && !new_team) mine = strprintf("%s: argument new_team is null", call);
@@ -97,6 +98,7 @@ gshmem_team_t Pe::split_strided(const char* call, gshmem_team_t parent_team, Tea
 
 gshmem_team_t Pe::join_team(const char* call, const TeamConfig& config, int npes, int index,
                             const gshmem_team_t* team) {
+  const Waits::Call here(waits_, call);
   std::string mine = complaint(call, config);
   require(mine.empty(), GSHMEMX_ERROR_INVALID_VALUE, mine);
   require((config.mask & GSHMEMX_TEAM_UNIQUEID) != 0, GSHMEMX_ERROR_INVALID_VALUE,
@@ -118,6 +120,7 @@ gshmem_team_t Pe::join_team(const char* call, const TeamConfig& config, int npes
 
 Pe::AxisTeams Pe::split_2d(const char* call, gshmem_team_t parent_team, int xrange,
                            const TeamConfig& x, const TeamConfig& y, bool is_good) {
+  const Waits::Call here(waits_, call);
   const abi::Team& parent = teams_->require(call, "parent_team", parent_team);
   std::string mine = complaint(call, x);
   if (mine.empty()) mine = complaint(call, y);

@@ -9,9 +9,12 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdio>
+#include <cstdlib>
 #include <new>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -64,8 +67,42 @@ Process& process() {
   return *instance;
 }
 
-/// When the library is loaded: a child must not wait for a thread that it lacks to make it.
-[[maybe_unused]] const Process& made_at_load = process();
+std::atomic<bool> departed{false};
+
+/// The PEs of a process that exits, which may be in a signal handler and have interrupted who holds
+/// the mutex: none then.
+std::vector<Pe*> pes_at_exit() {
+  Process& p = process();
+  std::unique_lock lock(p.mutex, std::try_to_lock);
+  for (int i = 0; i < 100 && !lock; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    (void)lock.try_lock();
+  }
+  std::vector<Pe*> pes;
+  if (!lock) return pes;
+  for (const Member& member : p.members) pes.push_back(member.pe.get());
+  return pes;
+}
+
+/// Registered by the first init, so called before the end of the libraries that init has loaded,
+/// which a network needs.
+void flush_at_exit() {
+  for (Pe* pe : pes_at_exit()) pe->flush();
+}
+
+/// Says goodbye for PEs of a process that ends in order without gshmem_finalize. Made when the
+/// library is loaded, so destroyed after what is made later: exit handlers and objects of the
+/// program may still finalize.
+struct Departure {
+  /// A child must not wait for a thread that it lacks to make it.
+  Departure() { (void)process(); }
+  ~Departure() {
+    const std::vector<Pe*> pes = pes_at_exit();
+    departed.store(!pes.empty(), std::memory_order_release);
+    for (Pe* pe : pes) pe->depart();
+  }
+};
+[[maybe_unused]] const Departure departure;
 
 /// In one struct, because each thread-local variable has its address asked for on its own.
 struct Self {
@@ -192,7 +229,9 @@ void look_up(const Process& p) {
   const auto bound = std::ranges::find(p.members, self.bound_id, &Member::id);
   self.ambient.bound = bound != p.members.end();
   if (!self.ambient.bound) self.bound_id = 0;
+  const Pe* const before = self.pe;
   self.pe = self.ambient.bound ? bound->pe.get() : p.only;
+  if (self.pe && self.pe != before) self.pe->waits().count_thread();
   self.generation = generation.load(std::memory_order_relaxed);
   self.ambient.why_none = !self.pe && p.forked_from.pe >= 0 ? p.why_none : nullptr;
   set_ambient(self.pe);
@@ -228,6 +267,8 @@ void leave_parents_job() noexcept {
 
 }  // namespace
 
+bool process_departed() noexcept { return departed.load(std::memory_order_acquire); }
+
 Pe* current_pe() noexcept {
   if (self.generation != generation.load(std::memory_order_acquire)) {  // pairs with update
     Process& p = process();
@@ -239,7 +280,7 @@ Pe* current_pe() noexcept {
 
 Pe& require_pe(const char* call) {
   Pe* pe = current_pe();
-  require(pe != nullptr, GSHMEMX_ERROR_NOT_INITIALIZED, no_pe_text(call));
+  require(pe != nullptr && !process_departed(), GSHMEMX_ERROR_NOT_INITIALIZED, no_pe_text(call));
   return *pe;
 }
 
@@ -298,6 +339,7 @@ void process_tell_kernels(Pe& pe) {
 }
 
 void process_add(std::unique_ptr<Pe> pe, Ownership ownership) {
+  [[maybe_unused]] static const int registered = std::atexit(flush_at_exit);
   Process& p = process();
   const std::lock_guard lock(p.mutex);
   std::erase(p.joining, pe.get());

@@ -48,6 +48,8 @@ void process_add(std::unique_ptr<Pe> pe, Ownership ownership);
 /// Answers one init of the calling thread's PE. The last takes it out, and kernels trap with a
 /// message from then on. Null = none, or others still use it.
 [[nodiscard]] std::unique_ptr<Pe> process_take_current();
+/// The process ends, and its PEs have left their jobs: calls do nothing.
+[[nodiscard]] bool process_departed() noexcept;
 /// Binds the calling thread to the PE `handle` (null: to none), until that is taken out, by
 /// whatever thread. False when it is no PE of this process.
 [[nodiscard]] bool process_bind_thread(const void* handle);

@@ -3,19 +3,13 @@
 #include <gshmem/abi/state.h>
 
 #include "host/base/log.h"
+#include "host/runtime/same_call.h"
 
 #include <bit>
-#include <cstdio>
 #include <cstring>
 
 namespace gshmem {
 namespace {
-
-/// What PEs must agree on before an allocation changes anything.
-struct Request {
-  char call[64];
-  std::uint64_t size, alignment;  ///< for free and realloc: the offset comes in `alignment`
-};
 
 /// Returns what `work` returns. An Error of it gets the name of the API call before its text.
 template <class Work>
@@ -42,28 +36,8 @@ char* SymmetricHeap::at(std::uint64_t offset) const {
 }
 
 void SymmetricHeap::agree(const char* call, std::uint64_t size, std::uint64_t alignment) {
-  Request mine{"", size, alignment};
-  std::snprintf(mine.call, sizeof(mine.call), "%s", call);
   named(call, [&] { require_running_(); });
-  std::vector<Request> all = named(call, [&] { return allgather(ranks_, mine); });
-  // Barriers bring no name: those of collective launches and GPU heaps, and finalize's.
-  for (Request& request : all) {
-    if (*request.call == '\0') std::strcpy(request.call, "a barrier or gshmem_finalize");
-  }
-  for (std::size_t pe = 1; pe < all.size(); ++pe) {
-    require(std::strcmp(all[pe].call, all[0].call) == 0, GSHMEMX_ERROR_SYMMETRY, [&] {
-      return strprintf("%s: collective calls differ: PE 0 called %s, PE %zu called %s", call,
-                       all[0].call, pe, all[pe].call);
-    });
-    require(
-        all[pe].size == all[0].size && all[pe].alignment == all[0].alignment,
-        GSHMEMX_ERROR_SYMMETRY, [&] {
-          return strprintf(
-              "%s: arguments differ: PE 0 passed size %lu (alignment or offset %lu), PE %zu size "
-              "%lu (%lu)",
-              call, all[0].size, all[0].alignment, pe, all[pe].size, all[pe].alignment);
-        });
-  }
+  require_same_call(ranks_, call, size, alignment);
 }
 
 std::uint64_t SymmetricHeap::offset_of(const char* call, const void* ptr) const {

@@ -200,6 +200,12 @@ void Teams::send(const std::uint64_t* to, std::uint32_t number, const Words& wor
   if (memory_.ops) (void)memory_.ops->run(device::Call::quiet("team"));
 }
 
+void Teams::require_running(const char* call) const {
+  if (device::load_acquire(&state_.control->stop) == 0) return;
+  throw Error(static_cast<gshmemx_status>(device::fault_code(state_)),
+              strprintf("%s: a fault has stopped this PE", call));
+}
+
 std::uint32_t Teams::receive(const char* call, const std::uint64_t* from, std::uint32_t number,
                              int pe) const {
   std::uint64_t word = 0;
@@ -211,14 +217,13 @@ std::uint32_t Teams::receive(const char* call, const std::uint64_t* from, std::u
         return word >> 32 == number;
       },
       pe);
-  if (!came)
-    throw Error(static_cast<gshmemx_status>(device::fault_code(state_)),
-                strprintf("%s: a fault has stopped this PE", call));
+  if (!came) require_running(call);
   return static_cast<std::uint32_t>(word);
 }
 
 /// In rounds, as device/ops/sync.h. A word that is combined twice changes nothing.
 Teams::Words Teams::agree(const char* call, const abi::Team& team, Words words, int count) {
+  require_running(call);  // with some luck what it waits for is here, on some members
   const std::size_t index = index_of(team);
   const std::uint32_t number = ++calls_[index];
   if (memory_.ops) {

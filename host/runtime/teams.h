@@ -116,6 +116,8 @@ class Teams {
   /// The first `count` words of all members, combined by `and`.
   [[nodiscard]] Words agree(const char* call, const abi::Team& team, Words words, int count);
   void send(const std::uint64_t* to, std::uint32_t number, const Words& words, int count, int pe);
+  /// Errors: a fault has stopped this PE.
+  void require_running(const char* call) const;
   [[nodiscard]] std::uint32_t receive(const char* call, const std::uint64_t* from,
                                       std::uint32_t number, int pe) const;
   /// As agree, among those who look for an entry.

@@ -54,9 +54,9 @@ GSHMEM_EXPORT void gshmem_query_initialized(int* initialized);
 /// kernels and copies of the library.
 GSHMEM_EXPORT void gshmem_pcontrol(int level, ...);
 /// Answers one init of the calling thread's PE. The last is collective: it completes everything,
-/// frees the heap and leaves the job. It waits for every PE that lives, also for one that is
-/// suspended. It does not wait for PEs that died, that a fault stopped, or whose host does not
-/// answer (GSHMEM_HEARTBEAT). gshmem_init may follow.
+/// frees the heap and leaves the job. A process that exits need not call it. It waits for every PE
+/// that lives, also for one that is suspended. It does not wait for PEs that died, that a fault
+/// stopped, or whose host does not answer (GSHMEM_HEARTBEAT). gshmem_init may follow.
 GSHMEM_EXPORT void gshmem_finalize(void);
 /// Ends the job on all PEs with `status`; does not return.
 GSHMEM_EXPORT void gshmem_global_exit(int status);

@@ -241,12 +241,12 @@ void leave() {
     gshmem_finalize();
     return;
   }
-  (void)pe().host_sync("test", GSHMEM_TEAM_WORLD);  // the one of its finalize
-  expect_peer_failed(job, job.last(), job.last(), "left the job", [] {
-    const auto start = Clock::now();
-    while (gshmemx_last_fault(nullptr) == GSHMEMX_SUCCESS && seconds_since(start) < 20)
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  });
+  allocate();
+  const gshmemx_fault_t fault = print_fault();
+  CHECK(fault.code == GSHMEMX_ERROR_SYMMETRY);
+  CHECK(said(fault, "PE " + std::to_string(job.last()) + " called gshmem_finalize"));
+  meet_in_folder(job, job.last());
+  gshmem_finalize();
 }
 
 /// The link of the last host goes down.
@@ -262,6 +262,22 @@ void cut() {
   expect_peer_failed(job, -1, victim, "cannot be reached", allocate);
 }
 
+/// It goes down and comes up again, while PEs send by it.
+void outage() {
+  gshmem_init();
+  const Shape job;
+  const std::string folder = std::getenv("HOSTS_FOLDER");
+  if (job.me == 0) std::ofstream(folder + "/ready") << "\n";
+  for (int healed = 0; healed == 0 && gshmemx_last_fault(nullptr) == GSHMEMX_SUCCESS;) {
+    gshmem_free(gshmem_malloc(64));
+    healed = pe().agree_status("test", std::ifstream(folder + "/healed") ? 1 : 0);
+  }
+  gshmemx_fault_t fault;
+  CHECK(gshmemx_last_fault(&fault) == GSHMEMX_SUCCESS);
+  std::printf("fault %d %s\n", fault.code, fault.message);
+  gshmem_finalize();
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -269,7 +285,8 @@ int main(int argc, char** argv) {
       {"life", life},         {"collectives", collectives},
       {"disagree", disagree}, {"late", late},
       {"compute", compute},   {"death", death},
-      {"leave", leave},       {"cut", cut}};
+      {"leave", leave},       {"cut", cut},
+      {"outage", outage}};
   const auto body = bodies.find(argc == 2 ? argv[1] : "");
   if (body == bodies.end()) return 2;
   std::setvbuf(stdout, nullptr, _IOLBF, 0);

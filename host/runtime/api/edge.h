@@ -44,6 +44,7 @@ template <class Body>
 template <class Result, class Body>
 [[nodiscard]] Result guard_value(const char* call, Result otherwise, const Body& body) noexcept {
   Pe* pe = current_pe();
+  if (process_departed()) return otherwise;  // destructors of a process that ends
   if (!pe) {
     GSHMEM_ERROR("%s", no_pe_text(call).c_str());
     // A forked child may end by destructors that it has of its parent.
@@ -51,10 +52,11 @@ template <class Result, class Body>
     std::abort();
   }
   try {
+    const Waits::Call here(pe->waits(), call);
     return body(*pe);
   } catch (const Error& error) {
     tell_where(error);
-    pe->faults().raise(error);
+    pe->raise(error);
   } catch (const std::exception& error) {
     pe->faults().raise(Error(GSHMEMX_ERROR_INTERNAL, std::string(call) + ": " + error.what()));
   }
@@ -70,14 +72,20 @@ void guard_call(const char* call, const Body& body) noexcept {
   });
 }
 
+/// The call has nothing to do, for there is no PE. Exit handlers and destructors that a forked
+/// child has of its parent make such calls, too.
+inline void say_no_pe(const char* call) {
+  const bool forked = process_forked_from().pe >= 0;
+  GSHMEM_LOG(forked ? LogLevel::kDebug : LogLevel::kWarn, "%s", no_pe_text(call).c_str());
+}
+
 /// guard_call for calls that have nothing to do where there is no PE. A destructor may make them
 /// after gshmem_finalize.
 template <class Body>
 void guard_release(const char* call, const Body& body) noexcept {
-  if (current_pe()) return guard_call(call, body);
-  // Exit handlers and destructors that a forked child has of its parent make such calls.
-  const bool forked = process_forked_from().pe >= 0;
-  GSHMEM_LOG(forked ? LogLevel::kDebug : LogLevel::kWarn, "%s", no_pe_text(call).c_str());
+  if (process_departed()) return;
+  if (!current_pe()) return say_no_pe(call);
+  guard_call(call, body);
 }
 
 }  // namespace gshmem

@@ -250,8 +250,9 @@ void gshmem_query_initialized(int* initialized) {
 void gshmem_pcontrol(int /*level*/, ...) {}
 
 void gshmem_finalize(void) {
-  guard_release("gshmem_finalize",
-                [](Pe&) { const std::unique_ptr<Pe> last = process_take_current(); });
+  if (process_departed()) return;
+  if (!current_pe()) return say_no_pe("gshmem_finalize");
+  (void)guard_status([] { const std::unique_ptr<Pe> last = process_take_current(); });
 }
 
 void gshmem_global_exit(int status) {

@@ -57,6 +57,26 @@ struct FaultRecord {
 };
 static_assert(sizeof(FaultRecord) == 120 && offsetof(FaultRecord, call) == 48);
 
+/// A wait that takes long, noted by the thread that waits each time that it looks at the clock. Who
+/// finds it `claimed` by another leaves it. The host reads it, and takes it back when the waiter
+/// looks no more: so the end of a wait costs nothing. No access is more than a word.
+struct WaitRecord {
+  std::uint32_t claimed;          ///< 0 -> 1 by the waiter
+  std::uint32_t published;        ///< 1 when all below is valid
+  std::int32_t pe;                ///< that is awaited, or one of the next two
+  std::uint32_t by_host;          ///< 1: a host thread waits
+  std::uint64_t started, waited;  ///< nanoseconds of the waiter's clock
+  std::uint64_t address;          ///< of the word that is awaited; 0 = no word of the program
+  std::uint64_t wanted, seen;     ///< extended to 64 bits
+  std::int32_t cmp;               ///< GSHMEM_CMP
+  std::uint32_t is_signed;
+  char call[56];  ///< API call, NUL-terminated
+};
+static_assert(sizeof(WaitRecord) == 120 && offsetof(WaitRecord, call) == 64);
+inline constexpr std::int32_t kAnyPe = -1, kNetwork = -2;
+/// A PE has its record by its number; the last one is for waits for nobody in particular.
+inline constexpr int kWaits = 16;
+
 /// One per PE, in host memory. `stop` makes every device-side wait of this PE return.
 struct Control {
   std::uint32_t stop;
@@ -68,6 +88,7 @@ struct Control {
   std::uint32_t reserved[12];
   FaultRecord fault;       ///< by device code; where both are published, this one is told
   FaultRecord host_fault;  ///< by the library on the host
+  WaitRecord waits[kWaits];
 };
 static_assert(offsetof(Control, fault) == 64);
 

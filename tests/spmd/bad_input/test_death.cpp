@@ -105,14 +105,16 @@ std::set<std::string> shared_memory() {
   return names;
 }
 
-void run_victim_job(int rank, Wait wait, bool by_signal) {
+enum How { kIsKilled, kExits, kFinalizes };
+void run_victim_job(int rank, Wait wait, How how) {
   {
     const Runtime runtime;
     const Place place;
     for (const std::string& name : own_sockets()) std::printf("socket %s\n", name.c_str());
     std::fflush(stdout);
     if (rank == kVictim) {
-      if (by_signal) (void)raise(SIGKILL);
+      if (how == kIsKilled) (void)raise(SIGKILL);
+      if (how == kExits) std::exit(0);
       return;  // finalize
     }
     wait(place);
@@ -173,7 +175,7 @@ class Waker {
 TEST_CASE("dead_pe_is_named_and_finalize_returns_under_report") {
   for (const auto& [name, wait] : kWaits) {
     const auto outcomes =
-        in_children(3, quick(), [wait = wait](int rank) { run_victim_job(rank, wait, true); });
+        in_children(3, quick(), [wait = wait](int rank) { run_victim_job(rank, wait, kIsKilled); });
     for (int rank = 0; rank < 3; ++rank) {
       const Outcome& outcome = outcomes[static_cast<std::size_t>(rank)];
       INFO(name << " on PE " << rank << ": " << outcome.output);
@@ -361,7 +363,7 @@ TEST_CASE("dead_pe_ends_the_job_under_abort") {
   for (const auto& [name, wait] : kWaits) {
     const auto outcomes =
         in_children(3, quick({{"GSHMEM_FAULT", "abort"}}),
-                    [wait = wait](int rank) { run_victim_job(rank, wait, true); });
+                    [wait = wait](int rank) { run_victim_job(rank, wait, kIsKilled); });
     for (const int rank : {0, 2}) {
       const Outcome& outcome = outcomes[static_cast<std::size_t>(rank)];
       INFO(name << " on PE " << rank << ": " << outcome.output);
@@ -453,30 +455,37 @@ TEST_CASE("a_fault_that_ends_the_job_is_blamed_on_its_pe") {
   }
 }
 
-TEST_CASE("wait_for_a_pe_in_finalize_is_an_error") {
-  for (const auto& [name, wait] : kWaits) {
-    // The leaver itself waits in finalize for the others, which live.
-    const auto outcomes = in_children(3, quick({{"GSHMEM_TIMEOUT", "5"}}), [wait = wait](int rank) {
-      run_victim_job(rank, wait, false);
-    });
-    for (const int rank : {0, 2}) {
-      const Outcome& outcome = outcomes[static_cast<std::size_t>(rank)];
-      INFO(name << " on PE " << rank << ": " << outcome.output);
-      CHECK(outcome.code == 0);
-      // Two of them wait for nobody in particular. Members who do not come are no fault of the job.
-      const bool for_members = name == "team_init";
-      CHECK(contains(outcome.output, for_members            ? "not all 2 members have come within"
-                                     : name == "wait_until" ? "fault 11 -1 gshmem_int_wait_until"
-                                                            : "PE 1"));
-      CHECK(contains(outcome.output, "fault 0 ") == for_members);
-      CHECK(contains(outcome.output, "finalized"));
+TEST_CASE("wait_for_a_pe_that_finalizes_or_has_left_ends_at_once_and_names_it") {
+  for (const bool exits : {false, true}) {
+    for (const auto& [name, wait] : kWaits) {
+      // These two wait for nobody in particular. Members who do not come are no fault of the job.
+      const bool for_members = name == "team_init", for_word = name == "wait_until";
+      const bool by_time = for_members || for_word;
+      const auto outcomes =
+          in_children(3, quick(by_time ? Environment{{"GSHMEM_TIMEOUT", "2"}} : Environment{}),
+                      [exits, wait = wait](int rank) {
+                        run_victim_job(rank, wait, exits ? kExits : kFinalizes);
+                      });
+      CHECK(outcomes[kVictim].code == 0);
+      for (const int rank : {0, 2}) {
+        const Outcome& outcome = outcomes[static_cast<std::size_t>(rank)];
+        INFO(name << " on PE " << rank << (exits ? ", exits: " : ": ") << outcome.output);
+        CHECK(outcome.code == 0);
+        const std::string fault = for_members ? "fault 0 "
+                                  : for_word  ? "fault 11 -1"
+                                              : "fault 12 1 ";
+        const bool met = name == "malloc" && !exits;  // it meets finalize, which all call
+        CHECK(contains(outcome.output, met ? "PE 1 called gshmem_finalize" : fault));
+        const std::string why =
+            for_members        ? "not all 2 members have come within"
+            : for_word         ? "it waited for the word at heap offset 0x0 to be = 1, and it is 0"
+            : !exits           ? "PE 1"
+            : name == "malloc" ? "PE 1 left the job"
+                               : "PE 1, which left the job";
+        CHECK(contains(outcome.output, why));
+        CHECK(contains(outcome.output, "finalized"));
+      }
     }
-    CHECK(outcomes[kVictim].code == 0);
-    INFO(name << " on PE 1: " << outcomes[kVictim].output);
-    // The others come to finalize, or meet it in a call that all make.
-    const bool met = name == "team_init" || name == "malloc";
-    CHECK(contains(outcomes[kVictim].output, "WARN: finalize goes on without the other PEs: ") !=
-          met);
   }
 }
 

@@ -84,54 +84,6 @@ TEST_CASE("call_before_init_or_after_finalize_ends_the_process_with_a_message") 
   }
 }
 
-TEST_CASE("what_gives_something_back_after_finalize_warns_and_returns") {
-  const Outcome outcome = in_child(quick(), [] {
-    { const Runtime runtime; }
-    int local = 0;
-    gshmem_free(&local);
-    gshmem_ctx_destroy(1 << 10);
-    gshmem_team_destroy(1 << 10);
-    gshmemx_buffer_unregister_all();
-    gshmem_finalize();
-    std::puts("still here");
-  });
-  INFO(outcome.output);
-  CHECK(outcome.code == 0);
-  CHECK(contains(outcome.output, "still here"));
-  for (const char* call : {"gshmem_free", "gshmem_ctx_destroy", "gshmem_team_destroy",
-                           "gshmemx_buffer_unregister_all", "gshmem_finalize"})
-    CHECK(contains(outcome.output,
-                   std::string("WARN: ") + call + ": the library is not initialized"));
-}
-
-TEST_CASE("a_second_init_that_asks_for_another_job_fails_and_names_both") {
-  const Outcome outcome = in_child(quick(), [] {
-    gshmemx_uniqueid_t id{};
-    gshmemx_init_attr_t attr = GSHMEMX_INIT_ATTR_INITIALIZER;
-    if (gshmemx_get_uniqueid(&id) != 0) std::exit(4);
-    const auto init = [&](int rank, int size, std::uint64_t heap) {
-      (void)gshmemx_set_attr_uniqueid_args(rank, size, &id, &attr);
-      attr.args.symmetric_size = heap;
-      std::printf("status %d\n", gshmemx_init_attr(GSHMEMX_INIT_WITH_UNIQUEID, &attr));
-      std::fflush(stdout);
-    };
-    init(0, 1, 0);
-    init(0, 1, 1 << 20);
-    init(1, 2, 0);
-    init(0, 1, 1 << 21);
-    gshmem_finalize();
-    gshmem_finalize();
-    if (gshmemx_init_status() != GSHMEMX_INIT_STATUS_NOT_INITIALIZED) std::exit(5);
-  });
-  INFO(outcome.output);
-  CHECK(outcome.code == 0);
-  CHECK(times(outcome.output, "status 0\n") == 2);
-  CHECK(times(outcome.output, "status " + std::to_string(kInvalid)) == 2);
-  CHECK(contains(outcome.output, "this PE is PE 0 of 1, and a second init asks for rank 1 of 2"));
-  CHECK(contains(outcome.output,
-                 "this PE has a heap of 1048576 bytes, and a second init asks for one of 2097152"));
-}
-
 TEST_CASE("launch_before_init_throws") {
   const Outcome outcome = in_child(quick(), [] { launch({}, [](const LaunchContext&) {}); });
   CHECK(outcome.code == 3);

@@ -55,7 +55,7 @@ class Hold {
   }
   /// Returns when the monitor is held.
   void wait(control::Monitor& monitor) {
-    monitor.start_ticking();
+    monitor.tick_every(std::chrono::milliseconds(100));
     held_.get_future().wait();
   }
   void go() { go_.set_value(); }
@@ -117,7 +117,8 @@ TEST_CASE("a_monitor_that_ends_the_job_sleeps_until_the_others_are_told") {
           control::Monitor* self = nullptr;
           const auto tick = [&] {
             if (!hold.tick() || rank == 1) return;
-            self->start_ticking();  // a request that is not taken while the job ends
+            self->tick_every(
+                std::chrono::milliseconds(100));  // a request that is not taken while the job ends
             const double before = thread_seconds();
             const auto begin = std::chrono::steady_clock::now();
             self->ending({0, control::PeerEvent::kStopped, std::string(kLong, 'a')}, -1);

@@ -101,10 +101,11 @@ TEST_CASE("news_of_a_pe_are_told_by_what_has_become_of_it") {
   config.heartbeat = 7;
   const control::Plane plane(*boots[0], config, {});
   using control::PeerEvent;
-  const auto text = [&](PeerEvent event) { return plane.text_of({0, event, "the reason"}); };
+  const auto text = [&](PeerEvent event) { return plane.text_of({0, event, "the reason", 7}); };
   CHECK(text(PeerEvent::kDied) == "PE 0 died: its process ended without gshmem_finalize");
   CHECK(text(PeerEvent::kLeft) ==
-        "PE 0 left the job (gshmem_finalize) while this PE was still running");
+        "PE 0 left the job: its process has ended, or gave up gshmem_finalize");
+  CHECK(text(PeerEvent::kFinalizes) == "PE 0 is in gshmem_finalize, and makes no other call");
   CHECK(text(PeerEvent::kStopped) == "PE 0 was stopped by a fault: the reason");
   CHECK(text(PeerEvent::kExited) == "PE 0 ends the job");
   CHECK(text(PeerEvent::kUnreachable) == "PE 0 cannot be reached: its host " +
@@ -277,7 +278,7 @@ TEST_CASE("a_pe_that_cannot_watch_the_others_any_more_says_so_and_waits_for_nobo
           (void)getrlimit(RLIMIT_NOFILE, &limit);
           limit.rlim_cur = 1;  // poll(2) takes no more descriptors than that
           (void)setrlimit(RLIMIT_NOFILE, &limit);
-          plane.monitor().start_ticking();  // wakes it
+          plane.monitor().tick_every(std::chrono::milliseconds(100));  // wakes it
           const std::string why = failure.get_future().get();
           expect(why.find("poll of 2 descriptors: ") == 0, why);
           expect_error(GSHMEMX_ERROR_PEER_FAILED,

@@ -320,8 +320,18 @@ TEST_CASE("a_stopped_pe_tells_all_others_why_and_goes_on_relaying") {
 
 TEST_CASE("a_job_that_ends_as_a_whole_does_not_drown_in_news") {
   Job job(std::vector<std::string>(200, "a"));
-  for (int pe = 1; pe < 200; ++pe) job.pe(0).gone(pe, PeerEvent::kLeft);
+  for (int pe = 1; pe < 200; ++pe) job.pe(0).gone(pe, PeerEvent::kDied);
   job.settle();
-  CHECK(job.frames_moved < 200);
+  CHECK(job.frames_moved < 3 * 200);  // to children and across
   CHECK(job.heard[0].size() == 199);
+}
+
+TEST_CASE("each_departure_is_told_to_all_for_what_needs_that_pe") {
+  for (const PeerEvent event : {PeerEvent::kLeft, PeerEvent::kFinalizes}) {
+    Job job(kIrregular);
+    for (int pe = 1; pe < 3; ++pe) job.pe(pe).tell({pe, event});
+    job.settle();
+    for (int pe = 3; pe < job.size(); ++pe)
+      CHECK(job.heard[static_cast<std::size_t>(pe)].size() == 2);
+  }
 }

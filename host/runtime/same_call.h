@@ -1,0 +1,16 @@
+// PEs agree that they make the same call, with the same arguments, before it changes anything.
+// Included by the calls that all PEs make.
+#pragma once
+
+#include "host/base/collectives.h"
+
+#include <cstdint>
+
+namespace gshmem {
+
+/// Collective, and a barrier. `size` and `other`: arguments, 0 where there are none. Errors:
+/// GSHMEMX_ERROR_SYMMETRY, which names what differs; what `ranks` throws. All begin with `call`.
+void require_same_call(Collectives& ranks, const char* call, std::uint64_t size = 0,
+                       std::uint64_t other = 0);
+
+}  // namespace gshmem

@@ -1,0 +1,162 @@
+// Long waits: the text of their warnings, and which of them end, by what PEs have told.
+#include "host/base/log.h"
+#include "host/runtime/waits.h"
+#include "tests/capture.h"
+
+#include <gshmem/constants.h>
+
+#include <catch2/catch.hpp>
+
+#include <chrono>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+using namespace gshmem;
+using namespace gshmem::test;
+
+namespace {
+
+/// PE 0 of two, whose letters come to PE 1 and back. What it raises is noted.
+struct Rig {
+  std::unique_ptr<abi::Control> control = std::make_unique<abi::Control>();
+  std::vector<char> heap = std::vector<char>(64);
+  abi::DeviceState state, other_state;
+  std::vector<std::string> raised;
+  std::uint64_t of_other = 0;  ///< the collective in which PE 1 waits
+  Waits other{other_state,
+              {.send = [this](int, net::ByteView letter) { waits.take(1, letter); },
+               .raise = [](const Error&, int) {},
+               .collective =
+                   [this] {
+                     return Waits::Outside::Collective{of_other, of_other};
+                   },
+               .lag = [](int) { return 0.0; }}};
+  bool is_heard = true;
+  Waits waits{state,
+              {.send =
+                   [this](int, net::ByteView letter) {
+                     if (is_heard) other.take(0, letter);
+                   },
+               .raise = [this](const Error& error, int) { raised.push_back(error.what()); },
+               .collective =
+                   [] {
+                     return Waits::Outside::Collective{0, 4};
+                   },
+               .lag = [](int) { return 0.0; }}};
+
+  Rig() {
+    state.control = control.get();
+    state.heap = heap.data() - abi::kInternalBytes;  // what is before it is not touched
+    state.heap_bytes = abi::kInternalBytes + heap.size();
+    state.my_pe = 0;
+    state.n_pes = 2;
+  }
+  abi::WaitRecord& wait_for(int pe, const char* call, double seconds) {
+    abi::WaitRecord& record = control->waits[0];
+    record = {};
+    record.claimed = record.published = record.by_host = 1;
+    record.pe = pe;
+    record.started = 5;
+    record.waited = static_cast<std::uint64_t>(seconds * 1e9);
+    std::strcpy(record.call, call);
+    return record;
+  }
+  /// The waiter looks, then the monitor does.
+  void look(int times = 1) {
+    for (int i = 0; i < times; ++i) {
+      ++control->waits[0].waited;
+      (void)waits.look();
+    }
+  }
+};
+
+std::string lines_of(const std::function<void()>& body) {
+  StderrCapture capture;
+  log_configure(LogLevel::kWarn, "");
+  body();
+  std::string all;
+  for (const std::string& line : capture.writes()) all += line;
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("a_wait_of_30_s_is_told_of_with_the_call_in_which_the_awaited_pe_is_and_twice_as_late") {
+  Rig rig;
+  const Waits::Call there(rig.other, "gshmem_malloc");
+  abi::WaitRecord& record = rig.wait_for(1, "gshmem_barrier_all", 29);
+  CHECK(lines_of([&] { rig.look(2); }).empty());
+  const auto at = [&](double seconds) {
+    record.waited = static_cast<std::uint64_t>(seconds * 1e9);
+    return lines_of([&] { rig.look(); });
+  };
+  CHECK(at(30).find("gshmem_barrier_all has waited 30 s for PE 1, which is in gshmem_malloc") !=
+        std::string::npos);
+  CHECK(at(59).empty());
+  CHECK(at(61).find("has waited 61 s for PE 1") != std::string::npos);
+  CHECK(rig.raised.empty());
+}
+
+TEST_CASE("a_long_wait_for_a_word_is_told_of_with_its_offset_and_values") {
+  Rig rig;
+  abi::WaitRecord& record = rig.wait_for(abi::kAnyPe, "gshmem_int_wait_until", 29.5);
+  record.address = reinterpret_cast<std::uint64_t>(rig.heap.data() + 8);
+  record.cmp = GSHMEM_CMP_GE;
+  record.is_signed = 1;
+  record.wanted = 7;
+  record.seen = ~std::uint64_t{0};
+  rig.look();
+  record.waited = 31'000'000'000;
+  CHECK(lines_of([&] { rig.look(); })
+            .find("gshmem_int_wait_until has waited 31 s for the word at heap offset 0x8 to be >= "
+                  "7, and it is -1") != std::string::npos);
+}
+
+TEST_CASE("a_host_thread_that_waits_long_says_where_the_other_pe_is_or_that_it_does_not_answer") {
+  Rig rig;
+  const Waits::Call here(rig.waits, "gshmem_finalize");
+  CHECK(lines_of([&] {
+          rig.waits.warn(30, 1);
+        }).find("gshmem_finalize has waited 30 s for PE 1, which is in no call of the library") !=
+        std::string::npos);
+  rig.is_heard = false;
+  CHECK(lines_of([&] {
+          rig.waits.warn(60, 1);
+        }).find("gshmem_finalize has waited 60 s for PE 1, which does not answer") !=
+        std::string::npos);
+}
+
+TEST_CASE("a_wait_for_a_pe_that_has_gone_ends_when_it_has_looked_again_and_found_nothing") {
+  Rig rig;
+  (void)rig.wait_for(1, "gshmem_team_sync", 1);
+  rig.look(2);
+  rig.waits.hear({1, control::PeerEvent::kLeft});
+  rig.look(2);
+  CHECK(rig.raised.empty());  // what it waits for may have come since it looked
+  (void)rig.waits.look();     // it has not looked
+  CHECK(rig.raised.empty());
+  rig.look();
+  CHECK(rig.raised ==
+        std::vector<std::string>{"gshmem_team_sync waits for PE 1, which left the job"});
+}
+
+TEST_CASE("a_wait_for_a_pe_that_waits_in_a_collective_of_all_ends_where_both_have_one_thread") {
+  for (const bool later : {false, true}) {
+    for (const int threads : {1, 2}) {
+      Rig rig;
+      for (int i = 0; i < threads; ++i) rig.other.count_thread();
+      const Waits::Call there(rig.other, "gshmem_malloc");
+      rig.of_other = later ? 5 : 4;  // PE 0 has come to the fourth
+      (void)rig.wait_for(1, "gshmem_barrier_all", 1);
+      rig.look(6);
+      REQUIRE(rig.raised.empty() == !(later && threads == 1));
+      if (rig.raised.empty()) continue;
+      CHECK(rig.raised.front() ==
+            "gshmem_barrier_all: collective calls differ: PE 0 called gshmem_barrier_all, PE 1 "
+            "called gshmem_malloc");
+    }
+  }
+}
