@@ -232,8 +232,8 @@ class Uid final : public Bootstrap {
     if (answer && !proof)
       refusal.text += ": the unique id belongs to another job, or GSHMEM_UID_SECRET differs";
     if (proof)
-      refusal.text += strprintf(": it is of user %u, and this process of user %u", unsigned{*user},
-                                unsigned{geteuid()});
+      refusal.text += strprintf(": it is of user %u, and this process of user %u",
+                                unsigned{user.value_or(0)}, unsigned{geteuid()});
     // For the ranks that wait for this one.
     stream_.queue(net::make_frame({.kind = FrameKind::kFail, .detail = GSHMEMX_ERROR_BOOTSTRAP},
                                   refusal.text));
