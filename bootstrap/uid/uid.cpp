@@ -221,9 +221,10 @@ class Uid final : public Bootstrap {
       if (!refusal) refusal = {GSHMEMX_ERROR_BOOTSTRAP, stranger};
       return refusal.text;
     }
-    const auto user = entry.one_user ? net::peer_user(stream_.fd()) : std::nullopt;
+    const unsigned me = geteuid();
+    const unsigned user = entry.one_user ? net::peer_user(stream_.fd()).value_or(me) : me;
     const Frame proof = answer ? net::answer_to(answer, hello, entry.secret) : nullptr;
-    if (proof && (!user || *user == geteuid())) {
+    if (proof && user == me) {
       stream_.queue(proof);
       stream_.send_some();
       return {};
@@ -232,8 +233,7 @@ class Uid final : public Bootstrap {
     if (answer && !proof)
       refusal.text += ": the unique id belongs to another job, or GSHMEM_UID_SECRET differs";
     if (proof)
-      refusal.text += strprintf(": it is of user %u, and this process of user %u",
-                                unsigned{user.value_or(0)}, unsigned{geteuid()});
+      refusal.text += strprintf(": it is of user %u, and this process of user %u", user, me);
     // For the ranks that wait for this one.
     stream_.queue(net::make_frame({.kind = FrameKind::kFail, .detail = GSHMEMX_ERROR_BOOTSTRAP},
                                   refusal.text));
