@@ -133,6 +133,8 @@ constexpr Check kChecks[] = {
 #define GSHMEM_FUZZ(name, check, ...)                                             \
   [](const std::string& text) {                                                   \
     const std::optional<Config> config = parse("GSHMEM_" #name, text);            \
+    demand(config || !text.empty(), "empty is not unset", "GSHMEM_" #name, text); \
+    if (text.empty()) return;                                                     \
     check(__VA_ARGS__, "GSHMEM_" #name, text, config);                            \
   },
 #define GSHMEM_BYTES(field, name, ...) GSHMEM_FUZZ(name, check_bytes, &Config::field)

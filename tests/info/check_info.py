@@ -13,7 +13,7 @@ import time
 
 def run_both(program, options, status, **environment):
     """The output of gshmem-info, which must end with `status`, and its log."""
-    env = {name: value for name, value in os.environ.items() if not name.startswith("GSHMEM_")}
+    env = {name: value for name, value in os.environ.items() if not name.startswith(("GSHMEM_", "NVSHMEM_"))}
     done = subprocess.run([*program, *options], env={**env, "GSHMEM_DEVICE": "cpu", **environment},
                           capture_output=True, text=True)
     assert done.returncode == status, f"exit {done.returncode}, not {status}\n{done.stderr}"

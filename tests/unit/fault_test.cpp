@@ -108,8 +108,8 @@ TEST_CASE("what_is_not_supported_and_other_faults_have_their_words") {
   fault.pe = 3;
   CHECK(fault_message(fault) ==
         "atomic or signal to PE 3: GPUs of this job map each other by a link without native "
-        "atomics (PCIe), and there is no network to do it; unset GSHMEM_NIC, install libfabric, or "
-        "choose GPUs with NVLink (gshmem-info --doctor)");
+        "atomics (PCIe, or one that CUDA and NVML do not show), and there is no network to do it; "
+        "unset GSHMEM_NIC, install libfabric, or choose GPUs with NVLink (gshmem-info --doctor)");
   CHECK(fault_message(fault_of(GSHMEMX_ERROR_NOT_SUPPORTED, "gshmem_call")) ==
         "gshmem_call: not supported");
   fault.code = GSHMEMX_ERROR_PEER_FAILED;

@@ -262,5 +262,6 @@ TEST_CASE("heaps_of_different_size_are_an_error_on_all") {
   CHECK(outcome.code == 0);
   CHECK(contains(outcome.output, "status 4"));
   CHECK_FALSE(contains(outcome.output, "status 0"));
-  CHECK(contains(outcome.output, "is 1048576 on PE 0 and 2097152 on PE 1"));
+  CHECK(contains(outcome.output,
+                 "is 1048576 bytes (1 MiB) on PE 0 and 2097152 bytes (2 MiB) on PE 1"));
 }

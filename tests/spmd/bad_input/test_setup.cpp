@@ -391,7 +391,7 @@ TEST_CASE("different_settings_on_two_pes_are_an_error_on_all") {
         {"GSHMEM_QPS_PER_PE", "3", "GSHMEM_QPS_PER_PE is 2 on PE 0 and 3 on PE 1"},
         {"GSHMEM_CONTEXTS", "1", "GSHMEM_CONTEXTS is 0 on PE 0 and 1 on PE 1"},
         {"GSHMEM_TEAMS", "4", "GSHMEM_TEAMS is 128 on PE 0 and 4 on PE 1"},
-        {"GSHMEM_SYMMETRIC_SIZE", "3M", " on PE 0 and 3145728 on PE 1"}}) {
+        {"GSHMEM_SYMMETRIC_SIZE", "3M", " on PE 0 and 3145728 bytes (3 MiB) on PE 1"}}) {
     const auto outcomes = in_children(2, quick(), [&](int rank) {
       if (rank == 1) setenv(one.variable, one.value, 1);
       std::printf("status %d\n", gshmemx_init_attr(GSHMEMX_INIT_DEFAULT, nullptr));

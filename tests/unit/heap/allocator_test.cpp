@@ -34,7 +34,8 @@ TEST_CASE("capacity_is_rounded_down_to_the_granularity") {
   CHECK(tiny.empty());
   CHECK(tiny.largest_free() == 0);
   CHECK(tiny.blocks().empty());
-  CHECK_THAT(error_of([&] { (void)tiny.allocate(1); }), Contains("2: ") && Contains("0 of 0 free"));
+  CHECK_THAT(error_of([&] { (void)tiny.allocate(1); }),
+             Contains("2: ") && Contains("0 bytes of 0 bytes free"));
   CHECK_THAT(error_of([] { OffsetAllocator bad(1024, 24); }), Contains("1: ") && Contains("24"));
 }
 
