@@ -297,7 +297,7 @@ TEST_CASE("a heap in host memory that cannot be registered is an error, and not 
   const Leg leg{.provider = "", .gdr = "auto"};
   CHECK_THROWS_WITH(Pe(*boots[0], config_of(leg, 20, {{"GSHMEM_OFI_INTERFACE", ""}}), kDepth, leg),
                     Catch::StartsWith("fi_mr_regattr(host memory") &&
-                        Catch::Contains("Is the limit of locked memory (ulimit -l) large enough?"));
+                        Catch::Contains("Memory, or locked memory (ulimit -l), is short"));
 }
 
 TEST_CASE("the CUDA runtime is missing unless it is there by the name that libfabric knows",

@@ -14,7 +14,7 @@ using namespace gshmem;
 using namespace gshmem::spmd;
 
 namespace {
-constexpr int kVictim = 1;
+constexpr int kLeaver = 1;
 }
 
 TEST_CASE("a_process_that_exits_without_finalize_ends_none_that_does_not_wait_for_it") {
@@ -22,7 +22,7 @@ TEST_CASE("a_process_that_exits_without_finalize_ends_none_that_does_not_wait_fo
     gshmem_init();
     auto* const word = static_cast<int*>(gshmem_calloc(1, sizeof(int)));
     gshmem_barrier_all();
-    if (rank == kVictim) std::exit(5);
+    if (rank == kLeaver) std::exit(5);
     usleep(1'500'000);
     gshmem_int_p(word, rank + 1, 2 - rank);
     gshmem_int_wait_until(word, GSHMEM_CMP_EQ, 3 - rank);
@@ -32,8 +32,8 @@ TEST_CASE("a_process_that_exits_without_finalize_ends_none_that_does_not_wait_fo
   for (int rank = 0; rank < 3; ++rank) {
     const Outcome& outcome = outcomes[static_cast<std::size_t>(rank)];
     INFO("PE " << rank << ": " << outcome.output);
-    CHECK(outcome.code == (rank == kVictim ? 5 : 6));
-    CHECK(contains(outcome.output, "at work") == (rank != kVictim));
+    CHECK(outcome.code == (rank == kLeaver ? 5 : 6));
+    CHECK(contains(outcome.output, "at work") == (rank != kLeaver));
     CHECK_FALSE(contains(outcome.output, "ERROR"));
   }
 }
@@ -61,7 +61,7 @@ TEST_CASE("after_a_death_teams_are_split_on_no_pe") {
       gshmem_team_t pair = GSHMEM_TEAM_INVALID;
       (void)gshmem_team_split_strided(GSHMEM_TEAM_WORLD, 0, 2, 2, nullptr, 0, &pair);
       gshmem_barrier_all();
-      if (rank == kVictim) (void)raise(SIGKILL);
+      if (rank == kLeaver) (void)raise(SIGKILL);
       while (gshmemx_last_fault(nullptr) == 0) usleep(1000);
       int made = 0;
       for (int i = 0; i < 50; ++i) {

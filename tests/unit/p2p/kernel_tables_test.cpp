@@ -61,7 +61,7 @@ class TeamsRig {
   explicit TeamsRig(int teams, const Teams::Limits& limits = {},
                     std::vector<std::int32_t> domains = {}, std::int32_t mapped = 0)
       : heap_(kHeapBytes + Teams::bytes_at_end(teams), kPrograms),
-        state_(state_of(heap_.data(), mapped)),
+        state_(state_of(heap_.data(), &control_, mapped)),
         teams_(teams, limits, kPredefined, std::move(domains), memory(), state_) {}
 
   /// A team of this PE and those that `pes` has besides.
@@ -128,8 +128,9 @@ class TeamsRig {
   static constexpr std::size_t kHeapBytes = abi::kInternalBytes + 4096;
   static constexpr char kPrograms = 0x5a;
 
-  static abi::DeviceState state_of(char* heap, std::int32_t mapped) {
+  static abi::DeviceState state_of(char* heap, abi::Control* control, std::int32_t mapped) {
     abi::DeviceState state;
+    state.control = control;
     state.my_pe = 2;
     state.mapped_first = mapped == 0 ? 2 : 0;
     state.mapped_count = mapped == 0 ? 1 : mapped;
@@ -145,6 +146,7 @@ class TeamsRig {
 
   KernelMemory kernels_;
   std::vector<char> heap_;
+  abi::Control control_{};
   abi::DeviceState state_;
   Teams teams_;
 };
