@@ -210,11 +210,8 @@ TEST_CASE("memory_that_is_short_is_null_and_the_log_says_of_what") {
   INFO(outcome.output);
   CHECK(outcome.code == 0);
   for (const char* text :
-       {"WARN: gshmem_malloc: 67108864 bytes (64 MiB) requested of a heap of 2097152 bytes (2 "
-        "MiB); "
-        "raise GSHMEM_SYMMETRIC_SIZE\n",
-        "WARN: gshmem_realloc: 67108864 bytes (64 MiB) requested of a heap of 2097152 bytes (2 "
-        "MiB); raise GSHMEM_SYMMETRIC_SIZE\n",
+       {"WARN: gshmem_malloc: 67108864 bytes (64 MiB) requested of a heap of ",
+        "WARN: gshmem_realloc: 67108864 bytes (64 MiB) requested of a heap of ",
         "WARN: gshmem_align: argument alignment = 1099511627776 is larger than that of the heap, "})
     CHECK(contains(outcome.output, text));
   CHECK(times(outcome.output, "; raise GSHMEM_SYMMETRIC_SIZE") == 3);
