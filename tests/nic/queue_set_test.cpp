@@ -3,6 +3,7 @@
 #include "host/base/log.h"
 #include "tests/nic/queue_set_rig.h"
 #include "tests/capture.h"
+#include "tests/unit/no_launch.h"
 
 #include <catch2/catch.hpp>
 
