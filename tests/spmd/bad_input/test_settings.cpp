@@ -306,7 +306,7 @@ TEST_CASE("kernels_without_a_gpu_are_a_warning_of_pe_0_and_an_error_under_nvshme
   const auto ours = [] { return gshmemx_init_attr(GSHMEMX_INIT_DEFAULT, nullptr); };
   const auto theirs = [] { return nvshmemx_init_attr(GSHMEMX_INIT_DEFAULT, nullptr); };
   const auto warned = in_children(2, quick(hidden), [&](int) { run(true, ours); });
-  for (const std::size_t pe : {0, 1}) {
+  for (std::size_t pe = 0; pe < 2; ++pe) {
     INFO(warned[pe].output);
     CHECK(contains(warned[pe].output, "status 0\n"));
     CHECK(times(warned[pe].output, kText) == (pe == 0 ? 1 : 0));
