@@ -16,7 +16,8 @@ std::vector<Endpoint> agree_on_addresses(Collectives& ranks, HostGroup& group,
     Candidates addresses{};
     char name[128] = "";
   } mine;
-  std::optional<Error> failure;  // thrown when the others have what they wait for
+  // Is thrown after the collective, so that the other PEs do not wait.
+  std::optional<Error> failure;
   try {
     const std::vector<Interface> interfaces = net::list_interfaces();
     mine.addresses = net::candidates_of(interfaces, config);

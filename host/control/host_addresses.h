@@ -1,6 +1,6 @@
-// By which addresses the hosts of a job reach each other: they compare what they have
-// (candidates.h). Included by the plane, whose links between hosts follow it, as the network path
-// does.
+// Chooses the addresses by which the hosts of a job reach each other: the hosts compare their
+// addresses (candidates.h). Included by the plane. The links between hosts and the network path use
+// the result.
 #pragma once
 
 #include "host/base/collectives.h"
@@ -12,9 +12,9 @@
 
 namespace gshmem::control {
 
-/// Collective in a job on several hosts, where `group` gets the names of the hosts. Own addresses,
-/// best first, ports 0; not empty in such a job. Errors there, thrown after the collective:
-/// GSHMEMX_ERROR_CONFIG when no interface fits.
+/// Collective over a job. In a job on several hosts, `group` receives the names of the hosts.
+/// Returns this host's addresses, best first, with port 0; not empty in a job on several hosts.
+/// Errors, thrown after the collective: GSHMEMX_ERROR_CONFIG when no interface fits.
 [[nodiscard]] std::vector<net::Endpoint> agree_on_addresses(Collectives& ranks, HostGroup& group,
                                                             const Config& config);
 

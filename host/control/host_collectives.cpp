@@ -10,10 +10,11 @@
 namespace gshmem::control {
 namespace {
 
-constexpr double kVerdictSeconds = 2;  // for the root to say who is missing
+constexpr double kVerdictSeconds = 2;  // how long a PE waits for the root to name the missing PE
 constexpr double kFirstReminder = 0.3;
 
-/// Of a PE, so that all of them together are no more than a megabyte.
+/// The chunk size of one PE. It is chosen so that the chunks of all PEs together are at most a
+/// megabyte.
 std::size_t piece_bytes_of(const HostGroup& group) {
   return std::clamp<std::size_t>((std::size_t{1} << 20) / group.node_of.size(), 64,
                                  Board::kPieceBytes);
@@ -87,8 +88,9 @@ void HostCollectives::exchange(const char* send, std::size_t bytes, char* recv, 
   } while (at < bytes);
 }
 
-/// Parts go from PE to PE once all have come, so that a PE which is missing is named. No PE returns
-/// before all have their parts: news that it has left could come before a part of another.
+/// The PEs send each other their parts after all PEs have arrived, so that a missing PE can be
+/// named. No PE returns before all PEs have their parts: otherwise the news that a PE has left
+/// could arrive before a part from another PE.
 void HostCollectives::exchange_parts(const char* send, char* recv, std::size_t bytes) {
   const auto meet = [&] { exchange(nullptr, 0, nullptr, {0, 0}); };
   const auto set_parts = [&](Parts parts) {
@@ -115,7 +117,8 @@ void HostCollectives::exchange_parts(const char* send, char* recv, std::size_t b
 }
 
 void HostCollectives::await_parts() {
-  constexpr std::chrono::milliseconds kLook{10};  // between looks at what ends the wait
+  // Interval at which the conditions that end the wait are checked.
+  constexpr std::chrono::milliseconds kLook{10};
   const Deadline deadline(timeout_seconds_);
   Reminder reminder(kFirstReminder);
   std::unique_lock lock(parts_mutex_);
@@ -135,7 +138,8 @@ void HostCollectives::await_parts() {
   }
 }
 
-/// Of a PE that brings another size the rest is zero: it has called something else.
+/// Stores a part that arrived. When a PE sends a part of another size, it called another function,
+/// and the rest is filled with zeros.
 void HostCollectives::take_part(const net::Frame& part) {
   const net::FrameHeader header = net::header_of(part);
   const net::ByteView data = net::payload_of(part);
@@ -151,7 +155,7 @@ void HostCollectives::take_part(const net::Frame& part) {
   if (--parts_.n_missing == 0) part_came_.notify_all();
 }
 
-/// What the PEs of this host have brought, to the tree.
+/// Sends the data of this host's PEs up the tree as one block.
 void HostCollectives::bring_block() {
   Rows rows{.width = 0, .alike = true};
   const Board::Piece first = board_.of(0);
@@ -170,7 +174,7 @@ void HostCollectives::bring_block() {
   outside_.contribute(rows_frame(net::FrameKind::kContribution, board_.number(), rows, block));
 }
 
-/// Before the monitor passes news on that came after the result.
+/// The monitor calls this before it passes on news that arrived after the result.
 void HostCollectives::deliver(const net::Frame& frame) {
   const net::FrameHeader header = net::header_of(frame);
   if (header.kind == net::FrameKind::kPart) return take_part(frame);
@@ -190,8 +194,8 @@ void HostCollectives::deliver(const net::Frame& frame) {
   board_.release(header.number);
 }
 
-/// Of a PE that brings less the rest is zero: it has called something else, and who compares the
-/// data sees it.
+/// Copies this PE's bytes out of the board. When a PE contributed fewer bytes, it called another
+/// function. The rest is filled with zeros, and the caller that compares the data detects it.
 void HostCollectives::take(char* recv, std::size_t at, std::size_t piece, const Part& part) const {
   const Part::Span span = part.in_piece(rank(), at, piece);
   if (span.begin == span.end) return;
@@ -218,8 +222,8 @@ int HostCollectives::missing_here(std::uint64_t number) const {
   return missing.empty() ? -1 : group_.pe(missing.front());
 }
 
-/// The root knows which PEs of other hosts are missing. They may have come meanwhile. An earlier
-/// answer may be out of date: a newer one gets a moment.
+/// Asks the root, which knows the missing PEs of other hosts. They may have arrived in the
+/// meantime. An earlier answer may be out of date, so a newer answer gets a moment to arrive.
 Board::Waited HostCollectives::ask_who_is_missing() {
   const int before = board_.told_missing();
   outside_.expired(board_.number());
@@ -227,7 +231,7 @@ Board::Waited HostCollectives::ask_who_is_missing() {
                               [&] { return board_.told_missing() != before || interrupted_(); });
 }
 
-/// Waits by `wait` until `deadline`, and tells when that takes long.
+/// Waits with `wait` until `deadline`, and calls `waits_long` when that takes long.
 template <class Wait>
 Board::Waited HostCollectives::await(const Deadline& deadline, const Wait& wait) {
   for (Reminder reminder(kFirstReminder);; reminder.next()) {

@@ -1,6 +1,6 @@
-// Collectives of the host threads of a job: over a board of shared memory inside a host, and from
-// host to host by their first PEs, over the tree that their monitors are. Included by the plane. A
-// call that fails has its cause, and every later one fails the same way.
+// Collectives of the host threads of a job. Inside a host they use a board in shared memory. The
+// first PE of each host exchanges data with other hosts over the tree that the monitors form.
+// Included by the plane. After a call has failed, every later call fails with the same error.
 #pragma once
 
 #include "host/base/board.h"
@@ -20,49 +20,53 @@ namespace gshmem::control {
 class HostCollectives final : public Collectives {
  public:
   struct Outside {
-    /// To the tree; as of it.
+    /// Passes a frame to the tree (see Tree::contribute).
     std::function<void(const net::Frame& contribution_or_part)> contribute;
     std::function<void(std::uint64_t number)> expired;
-    /// Why not to wait any longer; empty = there is no reason.
+    /// Returns the reason to stop waiting, or an empty text when there is none.
     std::function<std::string()> stopped;
-    /// A call has waited for so long, for PE `pe` where that is known (else -1): after 0.3 s, 30 s,
-    /// and then each time twice as long. On the waiting thread.
+    /// Is called on the waiting thread when a call has waited for `seconds`: after 0.3 s, after 30
+    /// s, and then after twice the previous time. `pe` is the PE that it waits for, or -1 if that
+    /// is unknown.
     std::function<void(double seconds, int pe)> waits_long = [](double, int) {};
   };
-  /// Bytes of a board for the PEs of a host of `group`.
+  /// Returns the size in bytes of a board for the PEs of one host of `group`.
   [[nodiscard]] static std::size_t board_bytes(const HostGroup& group);
-  /// `memory`: of a board, zero before the first PE of the host comes. All outlive this object.
+  /// `memory` holds the board. It must be zero before the first PE of the host uses it. All
+  /// arguments outlive this object.
   HostCollectives(const HostGroup& group, void* memory, Outside outside);
 
   int rank() const noexcept override { return group_.me(); }
   int size() const noexcept override { return static_cast<int>(order_.size()); }
-  // Errors: GSHMEMX_ERROR_TIMEOUT naming a PE that is missing, GSHMEMX_ERROR_PEER_FAILED.
+  // Errors: GSHMEMX_ERROR_TIMEOUT, which names a missing PE; GSHMEMX_ERROR_PEER_FAILED.
   void allgather(const void* send, void* recv, std::size_t bytes) override;
   void alltoall(const void* send, void* recv, std::size_t bytes) override;
-  /// 0 = wait for ever.
+  /// 0 means that calls wait for ever.
   void set_timeout(double seconds) { timeout_seconds_ = seconds; }
 
-  /// The collective in which a thread of this PE is, 0 = none; and the last to which this PE has
-  /// come. Threads: any.
+  /// waits_in() is the number of the collective in which a thread of this PE waits, or 0. come_to()
+  /// is the number of the last collective that this PE entered. Threads: any.
   [[nodiscard]] std::uint64_t waits_in() const { return waits_in_.load(std::memory_order_relaxed); }
   [[nodiscard]] std::uint64_t come_to() const { return come_to_.load(std::memory_order_relaxed); }
 
-  // For the monitor, on its thread.
+  // The monitor calls this on its thread.
   void deliver(const net::Frame& result_missing_or_part);
-  /// A PE of this host that has not come to collective `number`; -1 = all have. Threads: any.
+  /// Returns a PE of this host that has not entered collective `number`, or -1 when all have.
+  /// Threads: any.
   [[nodiscard]] int missing_here(std::uint64_t number) const;
 
  private:
-  /// Of what a PE brings, the bytes that are for PE r: `bytes` from r * `step` on.
+  /// Describes which bytes of a PE's data are for PE r: `bytes` bytes at offset r * `step`.
   struct Part {
     std::size_t step, bytes;
-    /// What of it is in a piece of `size` bytes at `at`, from the piece's beginning.
+    /// The bytes of the part that are in the chunk of `size` bytes at offset `at`, relative to the
+    /// start of the chunk.
     struct Span {
       std::size_t begin, end;
     };
     [[nodiscard]] Span in_piece(int pe, std::size_t at, std::size_t size) const;
   };
-  /// The first error is that of every later call.
+  /// Runs `call`. The first error is thrown again by every later call.
   template <class Call>
   void attempt(const Call& call);
   void exchange(const char* send, std::size_t bytes, char* recv, Part part);
@@ -77,7 +81,8 @@ class HostCollectives final : public Collectives {
   [[nodiscard]] Board::Waited ask_who_is_missing();
   [[nodiscard]] bool one_host() const { return group_.n_nodes() == 1; }
 
-  /// How a result begins on the board; rows of `width` bytes follow, or one if they are alike.
+  /// The head of a result on the board. It is followed by one row of `width` bytes per PE, or by a
+  /// single row if `alike` is set.
   struct ResultHead {
     std::uint64_t width, alike;
   };
@@ -86,17 +91,18 @@ class HostCollectives final : public Collectives {
   Board board_;
   Outside outside_;
   std::function<bool()> interrupted_;
-  std::vector<int> order_;   ///< of PEs, as the tree has their rows
-  std::size_t piece_bytes_;  ///< of a PE
+  std::vector<int> order_;   ///< the PEs in the order in which the tree stores their rows
+  std::size_t piece_bytes_;  ///< size of one PE's chunk
   double timeout_seconds_ = 0;
   std::atomic<std::uint64_t> waits_in_{0}, come_to_{0};
   JobFailure failure_;
-  /// The alltoall that this PE is in, between hosts.
+  /// The state of the alltoall between hosts that this PE is in.
   struct Parts {
-    std::uint64_t number = 0;  ///< of the collective in which all have come; 0 = there is none
+    /// Number of the collective that began the alltoall; 0 = no alltoall is active.
+    std::uint64_t number = 0;
     char* to = nullptr;
-    std::size_t bytes = 0;      ///< of a part
-    std::vector<bool> missing;  ///< by PE
+    std::size_t bytes = 0;      ///< size of one part
+    std::vector<bool> missing;  ///< by PE: its part has not arrived
     std::size_t n_missing = 0;
   };
   Parts parts_;

@@ -34,7 +34,7 @@ std::string host_identity() {
 HostGroup group_hosts(const std::vector<std::string>& identities, int me) {
   HostGroup group;
   std::unordered_map<std::string, int> nodes;
-  std::vector<std::vector<int>> members;  // by node
+  std::vector<std::vector<int>> members;  // indexed by node
   for (std::size_t pe = 0; pe < identities.size(); ++pe) {
     const auto [known, is_new] =
         nodes.try_emplace(identities[pe], static_cast<int>(members.size()));
@@ -59,7 +59,7 @@ HostGroup group_hosts(const std::vector<std::string>& identities, int me) {
 
 std::vector<int> local_groups(const HostGroup& group, int pes_per_group) {
   std::vector<int> groups, seen(group.hosts.size(), 0);
-  std::map<std::pair<int, int>, int> numbers;  // by host and place on it
+  std::map<std::pair<int, int>, int> numbers;  // by node and local group on the node
   for (const int node : group.node_of) {
     const int index = seen[static_cast<std::size_t>(node)]++;
     const std::pair<int, int> key{node, pes_per_group > 0 ? index / pes_per_group : 0};

@@ -1,6 +1,6 @@
-// How the PEs of a job are spread over hosts, as one PE sees it: who shares memory with it, who
-// speaks for each host, what its place is. Included by everything that maps or connects. Invariant:
-// every PE of a job computes the same numbers for the same hosts.
+// Describes how the PEs of a job are spread over hosts: which PEs share memory with this PE, which
+// PE leads each host, and the index of this PE on its host. Included by code that maps memory or
+// makes connections. Invariant: every PE of a job computes the same numbers for the same hosts.
 #pragma once
 
 #include <string>
@@ -8,18 +8,21 @@
 
 namespace gshmem::control {
 
-/// Processes that may share memory and Unix sockets have this in common: boot, host name, network
-/// namespace and user. Warns where /proc does not tell.
+/// Returns a text that is the same for all processes that can share memory and Unix sockets. It
+/// contains the boot id, host name, network namespace and user. Warns if /proc does not provide
+/// them.
 [[nodiscard]] std::string host_identity();
 
 struct HostGroup {
-  std::vector<int> pes;            ///< of this host, in PE order
-  int index = 0;                   ///< of this PE among them
-  int node = 0;                    ///< of this host; hosts count in the order of their first PEs
-  std::vector<int> node_of;        ///< by PE
-  std::vector<int> leaders;        ///< by node: the first PE of the host
-  std::vector<std::string> hosts;  ///< by node: identity, or its hash until it is known
-  std::vector<int> same_index;     ///< PEs with this index on their hosts, in the order of hosts
+  std::vector<int> pes;  ///< the PEs of this host, in PE order
+  int index = 0;         ///< index of this PE in `pes`
+  int node = 0;  ///< number of this host; hosts are numbered in the order of their first PEs
+  std::vector<int> node_of;  ///< number of the host of each PE
+  std::vector<int> leaders;  ///< by node: the first PE of the host
+  /// By node: identity of the host, or its hash until the identity is known.
+  std::vector<std::string> hosts;
+  /// The PEs that have this `index` on their hosts, in the order of hosts.
+  std::vector<int> same_index;
 
   [[nodiscard]] int size() const noexcept { return static_cast<int>(pes.size()); }
   [[nodiscard]] int n_nodes() const noexcept { return static_cast<int>(hosts.size()); }
@@ -30,11 +33,12 @@ struct HostGroup {
   }
 };
 
-/// `identities`: host_identity() by PE, or hashes of them.
+/// `identities` has the host_identity() of each PE, or a hash of it.
 [[nodiscard]] HostGroup group_hosts(const std::vector<std::string>& identities, int me);
 
-/// By PE: the number of its local group, the PEs that map each other's heaps by file descriptors.
-/// That is its host, or with `pes_per_group` != 0 (GSHMEM_P2P_GROUP) so many PEs of it.
+/// Returns the number of the local group of each PE. The PEs of a local group map each other's
+/// heaps by file descriptors. A group is all PEs of a host, or `pes_per_group` PEs of a host if
+/// that is not 0 (GSHMEM_P2P_GROUP).
 [[nodiscard]] std::vector<int> local_groups(const HostGroup& group, int pes_per_group);
 
 }  // namespace gshmem::control

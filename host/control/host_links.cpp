@@ -15,24 +15,26 @@
 namespace gshmem::control {
 namespace {
 
-/// Where a leader listens, and what proves that a caller is of this job.
+/// The address at which a leader listens, and the cookie by which a caller proves that it belongs
+/// to this job.
 struct Contact {
   net::Endpoint endpoint;
   net::Cookie cookie{};
 };
 
-constexpr double kProbes = 9;  ///< of a connection before it ends, as silence_limit counts on
+/// Number of unanswered probes before the connection ends; silence_limit assumes it.
+constexpr double kProbes = 9;
 
 void set_option(const Fd& fd, int level, int option, int value) {
   check_errno(::setsockopt(fd.get(), level, option, &value, sizeof(value)), "setsockopt");
 }
 
-/// Probes go out after `interval` seconds of silence and then every `interval`; the first one that
-/// is due after the user timeout ends the connection instead (Linux, tcp_keepalive_timer), which is
-/// before `limit`. The same option bounds data that is not acknowledged. It is sent again at times
-/// that double: after an outage it may take as long again until the other end has it. So the user
-/// timeout is more than two heartbeats. Every stream has probes (socket.cpp); where there is no
-/// limit it gets none.
+/// Probes are sent after `interval` seconds of silence and then every `interval`. The first probe
+/// that is due after the user timeout ends the connection instead (Linux, tcp_keepalive_timer),
+/// which is before `limit`. The same option also limits how long sent data may stay unacknowledged.
+/// TCP retransmits data at intervals that double, so after an outage the data may need as long as
+/// the outage lasted to arrive. Therefore the user timeout is longer than two heartbeats. Every
+/// stream has probes (socket.cpp). Without a limit the stream does not get this timeout.
 void watch(const Fd& fd, double limit) {
   if (limit == 0) return set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 0);
   const double seconds = std::min(limit, 1e5);
@@ -61,7 +63,7 @@ Fd connect_to_leader(const HostGroup& group, int leader, const Contact& contact,
   return std::move(attempt.fd);
 }
 
-/// Takes in the leaders that are to call.
+/// Accepts the connections of the leaders in `expected`.
 std::vector<Link> receive(Fd listener, const net::Cookie& cookie, std::vector<int> expected,
                           const HostGroup& group, const Deadline& deadline) {
   std::vector<Link> links;
@@ -98,7 +100,7 @@ std::vector<Link> receive(Fd listener, const net::Cookie& cookie, std::vector<in
 }  // namespace
 
 double silence_limit(const Config& config) {
-  // 8 of 9 parts of this are two heartbeats and 1.7 s.
+  // 8/9 of this limit, the user timeout, is two heartbeats and 1.7 s.
   double limit = config.heartbeat > 0 ? 2.25 * config.heartbeat + 2 : 0;
   if (config.timeout > 0 && (limit <= 0 || config.timeout < limit)) limit = config.timeout;
   return limit > 0 ? std::max(limit, 2.0) : 0;
@@ -108,7 +110,8 @@ std::vector<Link> connect_hosts(Collectives& ranks, const HostGroup& group,
                                 const net::Endpoint& address, const Config& config,
                                 double timeout_seconds) {
   const Neighbours neighbours = neighbours_of(group);
-  std::vector<int> to_call, expected;  // higher leaders call lower ones
+  // Leaders with higher numbers connect to leaders with lower numbers.
+  std::vector<int> to_call, expected;
   for (const auto& some :
        {std::vector{neighbours.parent}, neighbours.children, neighbours.across}) {
     for (const int pe : some) {
@@ -118,7 +121,8 @@ std::vector<Link> connect_hosts(Collectives& ranks, const HostGroup& group,
   }
   Contact mine;
   net::Listener listener;
-  std::optional<Error> failure;  // thrown when the others have what they wait for
+  // Is thrown after the collective, so that the other PEs do not wait.
+  std::optional<Error> failure;
   try {
     if (!expected.empty()) {
       listener = net::listen_on(address);

@@ -1,7 +1,8 @@
-// TCP connections between the hosts of a job, from each host's first PE to its neighbours
-// (tree.h). They carry host collectives and the news of who has gone. The kernel watches them:
-// a host that does not answer any more breaks them, also when nothing is under way, and a process
-// that is merely stopped does not. Other processes' connections cost a descriptor for a while.
+// TCP connections between the hosts of a job: the first PE of each host connects to its neighbours
+// (tree.h). The connections carry host collectives and news of PEs that have left. The kernel
+// monitors them. If a host stops answering, its connections break, even when no data is sent. A
+// process that is only stopped does not break them. A connection from a process outside of the job
+// occupies a descriptor for a while.
 #pragma once
 
 #include "host/base/collectives.h"
@@ -14,16 +15,17 @@
 
 namespace gshmem::control {
 
-/// Collective over the job; also those PEs call it that get no link. `address`: where other hosts
-/// reach this one (host_addresses.h).
-/// Errors: GSHMEMX_ERROR_TIMEOUT and GSHMEMX_ERROR_PEER_FAILED naming host, address and variable.
+/// Collective over the job; PEs that get no link call it, too. `address` is the address at which
+/// other hosts reach this host (host_addresses.h). Errors: GSHMEMX_ERROR_TIMEOUT and
+/// GSHMEMX_ERROR_PEER_FAILED; they name the host, the address and the variable.
 [[nodiscard]] std::vector<Link> connect_hosts(Collectives& ranks, const HostGroup& group,
                                               const net::Endpoint& address, const Config& config,
                                               double timeout_seconds);
 
-/// How long another host may be silent before its PEs count as failed: so long that an outage
-/// shorter than GSHMEM_HEARTBEAT ends nothing, or GSHMEM_TIMEOUT where that is shorter. 0 = for
-/// ever, else at least 2 (the kernel counts seconds).
+/// Returns how long another host may be silent before its PEs count as failed. The limit is so long
+/// that an outage shorter than GSHMEM_HEARTBEAT does not end the job, but it is at most
+/// GSHMEM_TIMEOUT. 0 means for ever; otherwise the limit is at least 2, since the kernel counts in
+/// seconds.
 [[nodiscard]] double silence_limit(const Config& config);
 
 }  // namespace gshmem::control

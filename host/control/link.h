@@ -1,4 +1,4 @@
-// A connection to another PE. Included by what makes connections and what watches them.
+// A connection to another PE. Included by the code that makes connections and by the monitor.
 #pragma once
 
 #include "host/base/fd.h"

@@ -23,27 +23,29 @@
 namespace gshmem::control {
 namespace {
 
-constexpr int kRetryMs = 10;  // when a mailbox is full, or too many descriptors are under way
-constexpr int kLookMs = 50;   // between looks at what stops a wait, which need not wake anybody
-constexpr double kGoneSeconds = 1;  // to tell all PEs of the host
+constexpr int kRetryMs = 10;  // when a mailbox is full, or too many descriptors are in flight
+// Interval at which set_stopped()'s function is asked; it need not wake this thread.
+constexpr int kLookMs = 50;
+constexpr double kGoneSeconds = 1;  // time limit for notifying all PEs of the host
 
 constexpr std::size_t kMaxBytes = 4096;
 
 using Name = LocalPeers::Name;
 
-/// The head of a letter.
+/// The header of a letter.
 struct Sender {
-  Name word{};              ///< of the PE to which it goes
+  Name word{};              ///< secret word of the receiving PE
   std::uint32_t epoch = 0;  ///< reserved: always 0
   std::int32_t index = -1;
   std::uint32_t kind = 0;
   std::uint32_t unused = 0;
 };
 
-/// Not the process id, of which containers have their own. Children of one process have different
-/// ones, too.
+/// Returns a random number for this process. The process id would not do, since each container has
+/// its own numbering. Children of one process get different numbers, too.
 std::uint64_t this_process() {
-  static std::atomic<std::uint64_t> known{0};  // in its low bits the number of forks before
+  // The low bits hold the number of forks when the number was drawn.
+  static std::atomic<std::uint64_t> known{0};
   const std::uint64_t forks = (fork_count() + 1) & 0xffff;
   std::uint64_t now = known.load();
   while ((now & 0xffff) != forks) {
@@ -53,7 +55,7 @@ std::uint64_t this_process() {
   return now;
 }
 
-/// Abstract address: a zero byte, then the name, with a letter more for the mailbox.
+/// An abstract address: a zero byte, then the name. The address of the mailbox has one more letter.
 struct Address {
   sockaddr_un un{};
   socklen_t length;
@@ -83,13 +85,13 @@ Fd duplicate(int fd) {
   return Fd(static_cast<int>(check_errno(fcntl(fd, F_DUPFD_CLOEXEC, 0), "fcntl(F_DUPFD)")));
 }
 
-/// The first greeting of PE `index` to the one with that word.
+/// The first message from PE `index` to the PE whose word is `word`.
 net::Frame hello_to(const Name& word, int index) {
   return net::make_frame({.kind = net::FrameKind::kHello, .rank = index},
                          std::as_bytes(std::span(word)));
 }
 
-/// The descriptors that came with a message, however many.
+/// Returns all descriptors that came with a message.
 std::vector<Fd> descriptors_of(cmsghdr* part) {
   std::vector<Fd> fds;
   for (std::size_t at = CMSG_LEN(0); at + sizeof(int) <= part->cmsg_len; at += sizeof(int)) {
@@ -113,7 +115,7 @@ LocalPeers::Contact LocalPeers::open() {
   listener_ = make_socket(SOCK_STREAM | SOCK_NONBLOCK);
   const Address own(name);
   check_errno(::bind(listener_.get(), own.get(), own.length), "bind");
-  constexpr int kBacklog = 4096;  // every PE of a host may knock at once
+  constexpr int kBacklog = 4096;  // all PEs of a host may connect at the same time
   check_errno(::listen(listener_.get(), kBacklog), "listen");
   mailbox_ = make_socket(SOCK_DGRAM);
   const Address mailbox(name, true);
@@ -147,7 +149,7 @@ std::vector<Link> LocalPeers::connect(const HostGroup& group, const std::vector<
   return links;
 }
 
-/// Everyone listens by now, so connecting to lower indices never waits for their accept.
+/// All PEs listen by now, so connecting to PEs with lower indices never waits for their accept.
 void LocalPeers::connect_to_lower(std::vector<Link>& links) {
   for (int i = 0; i < group_->index; ++i) {
     if (!is_linked(i, group_->index)) continue;
@@ -156,7 +158,8 @@ void LocalPeers::connect_to_lower(std::vector<Link>& links) {
     const Address address(name);
     if (::connect(socket.get(), address.get(), address.length) != 0) {
       const std::string reason = std::strerror(errno);
-      // Who gave up has told all before it closed its listener, and may not be the first to.
+      // A PE that gave up notified all others before it closed its listener, and may not be the
+      // first PE that gave up.
       std::vector<int> all(contacts_.size());
       std::iota(all.begin(), all.end(), 0);
       take_letters(all);
@@ -171,8 +174,9 @@ void LocalPeers::connect_to_lower(std::vector<Link>& links) {
   }
 }
 
-/// Of a < b. All have the first PE, which tells the others. It may be stopped, and no PE of its
-/// process tells anything then: the rest of the host is a chain.
+/// Are PEs a and b connected (a < b)? All PEs are connected to the first PE, which passes on news.
+/// The first PE may be stopped, and then no PE of its process passes on anything. For that case the
+/// rest of the host forms a chain.
 bool LocalPeers::is_linked(int a, int b) const {
   return a == 0 ||
          (b - a == 1 && contacts_[static_cast<std::size_t>(b)].process != contacts_[0].process);
@@ -180,7 +184,7 @@ bool LocalPeers::is_linked(int a, int b) const {
 
 void LocalPeers::accept_higher(std::vector<Link>& links) {
   const Deadline deadline(timeout_seconds_);
-  std::string refused;  // who called in vain
+  std::string refused;  // the refused caller
   std::vector<int> missing;
   for (int i = group_->index + 1; i < size(); ++i)
     if (is_linked(group_->index, i)) missing.push_back(i);
@@ -224,12 +228,12 @@ void LocalPeers::hang_up() noexcept {
       while (i != group_->index && !post(i, Kind::kGone, -1, {}) && !deadline.passed())
         (void)::poll(nullptr, 0, kRetryMs);
     } catch (const Error&) {
-      // That PE has gone itself.
+      // That PE has failed itself.
     }
   }
 }
 
-/// False when its mailbox is full for now, or too many descriptors are under way (unix(7),
+/// Returns false when the mailbox of PE i is full, or too many descriptors are in flight (unix(7),
 /// ETOOMANYREFS).
 bool LocalPeers::post(int i, Kind kind, int fd, std::span<const char> bytes) {
   const Contact& contact = contacts_[static_cast<std::size_t>(i)];
@@ -261,8 +265,8 @@ bool LocalPeers::post(int i, Kind kind, int fd, std::span<const char> bytes) {
               strprintf("cannot pass a segment to PE %d: %s", group_->pe(i), std::strerror(errno)));
 }
 
-/// False when the mailbox is empty. Letters of strangers are dropped, with all descriptors that
-/// came with them: any user of the host can send some.
+/// Returns false when the mailbox is empty. Letters from processes outside of the job are dropped
+/// together with their descriptors: any user of the host can send such letters.
 bool LocalPeers::take_letter() {
   Sender sender{};
   std::vector<char> content(kMaxBytes);
@@ -278,7 +282,7 @@ bool LocalPeers::take_letter() {
   if (n < 0 && errno == EAGAIN) return false;
   check_errno(n, "recvmsg");
   std::vector<Fd> fds;
-  ucred from{};  // comes with every letter: SO_PASSCRED
+  ucred from{};  // SO_PASSCRED adds the sender's credentials to every letter
   for (cmsghdr* part = CMSG_FIRSTHDR(&message); part != nullptr;
        part = CMSG_NXTHDR(&message, part)) {
     if (part->cmsg_type == SCM_CREDENTIALS) std::memcpy(&from, CMSG_DATA(part), sizeof(from));
@@ -305,14 +309,14 @@ bool LocalPeers::take_letter() {
   return true;
 }
 
-/// Takes in what has come. Errors: one of `from`, of which there is no letter, has hung up.
+/// Reads all letters that have arrived. Errors: a PE of `from` has hung up and left no letter.
 void LocalPeers::take_letters(const std::vector<int>& from) {
   while (take_letter()) {
   }
   check_gone(from);
 }
 
-/// Errors: one of `from`, of which there is no letter, has hung up.
+/// Errors: a PE of `from` has hung up and left no letter.
 void LocalPeers::check_gone(const std::vector<int>& from) const {
   for (const int i : from) {
     const auto index = static_cast<std::size_t>(i);
@@ -322,10 +326,10 @@ void LocalPeers::check_gone(const std::vector<int>& from) const {
   }
 }
 
-/// Waits for something to come, for a moment at most, and takes it in. Errors: one of `from`, of
-/// which there is no letter, has hung up; there is a reason to give up.
+/// Waits for a letter for a short time and reads all that have arrived. Errors: a PE of `from` has
+/// hung up and left no letter; `stopped_` has a reason to give up.
 void LocalPeers::wait_for_letters(const std::vector<int>& from, const Deadline& deadline) {
-  check_gone(from);  // its last letter may have been taken in before
+  check_gone(from);  // an earlier call may have read that PE's last letter
   pollfd entry = polled(mailbox_.get(), POLLIN);
   const int ready = poll_once({&entry, 1}, sooner_ms(deadline.poll_ms(), kLookMs));
   const std::string why = ready > 0 ? "" : stopped_();
@@ -349,9 +353,9 @@ void LocalPeers::check_time(const Deadline& deadline, int i, bool refused) const
                       : strprintf("timed out waiting for the segment of PE %d", group_->pe(i)));
 }
 
-/// What is under way counts against a limit that all processes of a user share, of as many as one
-/// process may have open. Nobody is more than one ahead of what it has taken in: so there is never
-/// more than one for every PE.
+/// Descriptors in flight count against a limit that all processes of a user share: as many as one
+/// process may open. A PE sends at most one letter more than it has received, so there is never
+/// more than one letter in flight per PE.
 std::vector<LocalPeers::Letter> LocalPeers::exchange(Letter mine) {
   const Deadline deadline(timeout_seconds_);
   std::vector<Letter> all(contacts_.size());
@@ -369,7 +373,7 @@ std::vector<LocalPeers::Letter> LocalPeers::exchange(Letter mine) {
     });
     return missing.size() < before;
   };
-  (void)read_all();  // of PEs that are ahead
+  (void)read_all();  // reads letters of PEs that are ahead
   while (sent < others || !missing.empty()) {
     const int to = (group_->index + 1 + static_cast<int>(sent)) % size();
     const bool may_send = sent < others && sent <= others - missing.size();

@@ -1,8 +1,9 @@
-// What the PEs of a host, which are named by their index on it, have of each other. Stream sockets,
-// for the monitors: the end of one says that a PE has died, and who sees it tells the others. A PE
-// has them to the first, the one before it and the one after it, whatever the size of the host. A
-// mailbox for each PE, through which descriptors of segments pass. Abstract Unix sockets: nothing
-// is left in a file system, and only processes of the same user are heard.
+// Connections between the PEs of a host, which are named by their index on the host. The monitors
+// use stream sockets. When a stream ends, the PE at its other end has died, and its neighbours
+// notify the rest. A PE has streams to the first PE of the host, to its predecessor and to its
+// successor, whatever the size of the host. In addition each PE has a mailbox, through which
+// descriptors of segments are passed. All are abstract Unix sockets: they leave nothing in a file
+// system, and messages of other users are dropped.
 #pragma once
 
 #include "host/base/deadline.h"
@@ -22,41 +23,44 @@ namespace gshmem::control {
 class LocalPeers {
  public:
   using Name = std::array<std::uint64_t, 2>;
-  /// What a PE tells the others of itself; travels as it is in memory. Zero: it has no sockets.
+  /// The data that each PE publishes about itself. It is sent as it is in memory. All zeros: the PE
+  /// has no sockets.
   struct Contact {
-    Name name{};  ///< of its sockets, which all of the host can read (/proc/net/unix)
-    Name word{};  ///< random: only PEs of the job know it; what comes without is dropped
-    std::uint64_t process = 0;  ///< whose thread it is
+    Name name{};  ///< name of its sockets; every process of the host can read it (/proc/net/unix)
+    Name word{};  ///< random secret that only PEs of the job know; messages without it are dropped
+    std::uint64_t process = 0;  ///< number of the process that the PE is a thread of
   };
 
-  /// The layout of contacts and letters (layout.h).
+  /// Returns a hash of the layout of contacts and letters (layout.h).
   [[nodiscard]] static std::uint64_t layout();
 
   /// Opens this PE's sockets. Errors: GSHMEMX_ERROR_SYSTEM.
   [[nodiscard]] Contact open();
-  /// Collective over the host, when all contacts are known (by PE of the job). `group` outlives
-  /// this object; 0 seconds = no end, here and later. Returns the connections.
-  /// Errors: GSHMEMX_ERROR_TIMEOUT and GSHMEMX_ERROR_PEER_FAILED naming the PE;
-  /// GSHMEMX_ERROR_SYSTEM, naming the limit where there are no descriptors left.
+  /// Collective over the host. `contacts` holds the contacts of all PEs of the job. `group`
+  /// outlives this object. 0 seconds means no timeout, here and in later calls. Returns the
+  /// connections. Errors: GSHMEMX_ERROR_TIMEOUT and GSHMEMX_ERROR_PEER_FAILED, which name the PE;
+  /// GSHMEMX_ERROR_SYSTEM, which names the limit when no descriptors are left.
   [[nodiscard]] std::vector<Link> connect(const HostGroup& group,
                                           const std::vector<Contact>& contacts,
                                           double timeout_seconds);
-  /// Asked while waiting: why to give up, empty = there is no reason.
+  /// Sets a function that waits call repeatedly. It returns the reason to give up, or an empty
+  /// text.
   void set_stopped(std::function<std::string()> stopped) { stopped_ = std::move(stopped); }
 
-  // Collective over the host.
-  /// Gives `fd` to every other PE; element i of the result is what PE i of the host gave (own: a
-  /// duplicate).
+  // The following calls are collective over the host.
+  /// Passes `fd` to every other PE. Element i of the result is the descriptor that PE i passed;
+  /// this PE's own element is a duplicate.
   [[nodiscard]] std::vector<Fd> exchange(int fd);
-  /// The descriptor that the host's first PE passes, on all of them.
+  /// Returns on all PEs the descriptor that the host's first PE passes.
   [[nodiscard]] Fd from_root(int fd_on_root);
-  /// A few bytes of every PE, as many from each.
+  /// Returns the bytes that each PE contributes; all contribute the same number of bytes.
   [[nodiscard]] std::vector<std::vector<char>> gather(const std::vector<char>& mine);
 
-  /// A PE that waits for this one in one of these fails at once. For a PE that will not come.
+  /// Makes the calls above fail at once on PEs that wait for this one. Called by a PE that will not
+  /// take part.
   void hang_up() noexcept;
 
-  /// All PEs of the host are threads of this process.
+  /// Are all PEs of the host threads of this process?
   [[nodiscard]] bool is_one_process() const noexcept;
   [[nodiscard]] const HostGroup& group() const noexcept { return *group_; }
   [[nodiscard]] int size() const noexcept { return static_cast<int>(contacts_.size()); }
@@ -85,12 +89,13 @@ class LocalPeers {
   double timeout_seconds_ = 0;
   std::function<std::string()> stopped_ = [] { return std::string(); };
   std::vector<Contact> contacts_;
-  std::vector<std::queue<Letter>> letters_;  ///< that came and have not been read, by sender
-  std::vector<bool> gone_;                   ///< has hung up
+  /// By sender: letters that have arrived and have not been read.
+  std::vector<std::queue<Letter>> letters_;
+  std::vector<bool> gone_;  ///< by PE: it has hung up
 };
 
-/// For a phase in which PEs of a host wait for what others pass them by their sockets: a PE that
-/// fails before hangs up, or they would wait until the timeout.
+/// Runs a phase in which the PEs of a host wait for each other's messages. If the phase fails on
+/// this PE, it hangs up, since the others would otherwise wait until the timeout.
 template <class Phase>
 void or_hang_up(LocalPeers& local, const Phase& phase) {
   try {

@@ -21,15 +21,18 @@ using net::FrameKind;
 using Clock = SeenEnds::Time::clock;
 
 constexpr double kLeaveSeconds = 1;
-/// Until a PE that has left is told of as such, or one that has died: the end of another one, which
-/// is the cause, may be seen a little later.
+/// Delays until the departure or the death of a PE is reported. In this time the end of another PE,
+/// which is the cause, may be detected.
 constexpr std::chrono::milliseconds kDepartureTime{500}, kDeathTime{100};
-constexpr double kCauseSeconds = 0.1;                 ///< for the death of a PE that a fault names
-constexpr std::chrono::milliseconds kTellTime{1000};  ///< to tell why this PE ends
-constexpr std::size_t kMaxSeen = 4;                   ///< ends that are told: one is the first
+/// How long to wait for the death of the PE that a fault names.
+constexpr double kCauseSeconds = 0.1;
+/// Time limit for telling other PEs why this PE ends.
+constexpr std::chrono::milliseconds kTellTime{1000};
+/// Number of ends that are passed on; more are not needed, since one is the first.
+constexpr std::size_t kMaxSeen = 4;
 
-/// A reset says that the process is gone as well as a close does; anything else comes from the
-/// network in between.
+/// A reset shows that the process has ended, as a close does. Any other error comes from the
+/// network.
 PeerEvent end_event(const net::Stream& stream, bool other_host) {
   const int error = stream.error();
   const bool closed = stream.state() == net::Stream::State::kClosed;
@@ -37,7 +40,7 @@ PeerEvent end_event(const net::Stream& stream, bool other_host) {
   return process || !other_host ? PeerEvent::kDied : PeerEvent::kUnreachable;
 }
 
-/// Since the other end has last acknowledged anything (tcp(7), TCP_INFO).
+/// Returns the seconds since the peer last acknowledged data (tcp(7), TCP_INFO).
 int silent_seconds(const Fd& fd) {
   tcp_info info{};
   socklen_t bytes = sizeof(info);
@@ -134,16 +137,16 @@ void Monitor::run() try {
   callbacks_.on_failure(error.what());
 }
 
-/// On this thread, in a callback.
+/// Runs on the monitor thread, inside of a callback.
 void Monitor::run_until_told() try {
   const Clock::time_point end = Clock::now() + kTellTime;
   std::vector<pollfd> entries;
   while (!has_told() && Clock::now() < end) {
-    wait(entries, -1);  // requests are not taken any more
+    wait(entries, -1);  // requests are no longer processed
     serve(entries);
   }
 } catch (const Error&) {
-  // Others see that the connection ends.
+  // The other PEs detect that the connection ends.
 }
 
 void Monitor::serve(const std::vector<pollfd>& entries) {
@@ -183,7 +186,8 @@ void Monitor::take_requests() {
 
 void Monitor::start_ending(const PeerNews& mine, int about) {
   if (ending_) return;
-  // The others have heard of the cause already; but nobody else has ended the job on purpose.
+  // The other PEs know the cause already. An exit on purpose is always reported, since no other PE
+  // has reported it.
   const bool told = cause_known_ && mine.event != PeerEvent::kExited;
   ending_ = {.mine = mine, .about = about, .until = Deadline(kCauseSeconds), .told = told};
 }
@@ -216,13 +220,13 @@ void Monitor::start_leaving(Others others) {
   others_ = others;
   if (others == Others::kLeaveToo) ends_.drop_departures();
   report_ends(true);
-  pump();  // what came before goes out before
+  pump();  // sends first what was queued before
   leaving_.emplace(kLeaveSeconds);
   tell(net::make_frame({.kind = FrameKind::kGoodbye}));
 }
 
-/// Another host's PE closes its end as soon as it has read the goodbye. To close ours before, with
-/// bytes unread, would reset the connection and take the goodbye back.
+/// A PE of another host closes its end as soon as it has read the goodbye. If this PE closed
+/// earlier, with bytes unread, the connection would be reset and the goodbye would be lost.
 bool Monitor::has_left() const {
   if (!leaving_) return false;
   return leaving_->passed() || std::ranges::all_of(peers_, [](const Peer& peer) {
@@ -253,7 +257,7 @@ void Monitor::read(Peer& peer) {
     }
   }
   if (peer.stream.state() == net::Stream::State::kOpen) return;
-  // Other hosts answer a goodbye by closing.
+  // Other hosts answer a goodbye by closing the connection.
   peer_gone(peer, leaving_ ? PeerEvent::kLeft : end_event(peer.stream, peer.other_host));
 }
 
@@ -265,32 +269,36 @@ void Monitor::peer_gone(Peer& peer, PeerEvent event) {
   if (event != PeerEvent::kLeft) {
     const int seconds = event == PeerEvent::kUnreachable ? silent_seconds(peer.stream.fd()) : 0;
     ends_.add({peer.pe, event, now + kDeathTime, seconds});
-    // A job that ends as a whole must not drown in news.
+    // When a job ends as a whole, the number of messages has to stay small.
     if (cause_known_ || ends_.size() > kMaxSeen) return;
     tell(net::make_frame({.kind = FrameKind::kEnded,
                           .number = static_cast<std::uint64_t>(seconds),
                           .rank = peer.pe,
                           .detail = static_cast<std::uint32_t>(event)}));
-  } else if (tree_.is_neighbour(peer.pe)) {  // which tells those that are none
+    // The neighbour notifies the PEs that are not neighbours.
+  } else if (tree_.is_neighbour(peer.pe)) {
     if (leaving_) return others_ == Others::kStay ? tree_.gone(peer.pe, event) : void();
     ends_.add({peer.pe, event, now + kDepartureTime});
   }
 }
 
-/// A peer has seen the end of another one. Perhaps this PE will, too, or the peer says more.
+/// A peer has detected the end of another PE. This PE may detect it soon, too, or the peer sends an
+/// explanation.
 void Monitor::note_seen(const net::FrameHeader& header) {
   if (header.rank == me_ || leaving_) return;
   ends_.add({header.rank, static_cast<PeerEvent>(header.detail), Clock::now() + kDeathTime,
              static_cast<int>(header.number)});
 }
 
-/// News of who has left come by the tree, in the order of the root; the rest may come from any PE.
+/// News of PEs that have left arrive over the tree, in the order of the root. All other news may
+/// arrive from any PE.
 void Monitor::hear(const Peer& from, const Frame& news) {
   const auto event = static_cast<PeerEvent>(net::header_of(news).detail);
   if (!is_end_of_one(event) || tree_.is_neighbour(from.pe)) tree_.take(from.pe, news);
 }
 
-/// Those that are due, or all. The first tells the others before the callback hears of it.
+/// Reports the ends that are due, or all. The first one is sent to the other PEs before the
+/// callback runs.
 void Monitor::report_ends(bool all) {
   for (;;) {
     const auto end = ends_.take_due(all ? Clock::time_point::max() : Clock::now());
@@ -306,7 +314,7 @@ void Monitor::deliver(const Frame& frame) {
   if (news.event != PeerEvent::kFinalizes) ends_.drop(news.pe);
   cause_known_ = cause_known_ || !is_end_of_one(news.event);
   const bool ends_job = ending_ && ending_->mine.event == PeerEvent::kExited;
-  if (ends_job && news.event != PeerEvent::kExited) return;  // the others end for this PE's sake
+  if (ends_job && news.event != PeerEvent::kExited) return;  // the other PEs end because of this PE
   callbacks_.on_event(news);
 }
 
@@ -316,7 +324,7 @@ void Monitor::pump() {
         std::ranges::find_if(peers_, [to = pe](const Peer& entry) { return entry.pe == to; });
     if (peer != peers_.end() && !peer->finished) peer->stream.queue(frame);
   }
-  // Out before the callbacks, which may end the process.
+  // Sends the frames before the callbacks run, which may end the process.
   for (Peer& peer : peers_) {
     if (!peer.finished) peer.stream.send_some();
   }

@@ -1,9 +1,9 @@
-// Watches the connections of one PE from a thread of its own: a peer that closes without a goodbye
-// has died; one that says goodbye has left; a host that does not answer is out of reach; a PE that
-// a fault has stopped says so. The same thread moves the frames of the tree. Sleeps in poll(2);
-// costs nothing while nothing happens. Invariant: what a PE finds out about its peers goes to all
-// its connections before its callbacks run, which may end the process. So nobody takes that for the
-// cause.
+// Watches the connections of one PE on a thread of its own. A peer that closes without a goodbye
+// has died. A peer that says goodbye has left. A host that does not answer is unreachable. A PE
+// that was stopped by a fault reports it. The same thread sends and receives the frames of the
+// tree. It sleeps in poll(2) while nothing happens. Invariant: this PE sends what it has detected
+// about its peers to all connections before its callbacks run, which may end the process. So no PE
+// mistakes this PE's end for the cause.
 #pragma once
 
 #include "host/base/deadline.h"
@@ -25,15 +25,16 @@ namespace gshmem::control {
 
 class Monitor {
  public:
-  /// All run on the monitor thread.
+  /// All callbacks run on the monitor thread.
   struct Callbacks {
-    /// Once per PE, but a stopped one may die or leave later.
+    /// Is called once per PE, and once more when a stopped PE dies or leaves later.
     std::function<void(const PeerNews& news)> on_event;
-    std::function<void(const net::Frame& frame)> on_frame;  ///< kResult, kMissing, kPart, kLetter
-    std::function<void()> on_tick;                          ///< from tick_every on
-    /// The thread cannot go on: nothing is noticed any more.
+    /// For frames of the kinds kResult, kMissing, kPart and kLetter.
+    std::function<void(const net::Frame& frame)> on_frame;
+    std::function<void()> on_tick;  ///< runs after tick_every() was called
+    /// The thread has ended after an error: no more events are detected.
     std::function<void(const std::string& why)> on_failure;
-    /// As of Tree.
+    /// See Tree.
     Tree::MissingHere missing_here;
   };
 
@@ -42,23 +43,24 @@ class Monitor {
   ~Monitor();
   Monitor(const Monitor&) = delete;
 
-  // Threads: any. As of Tree.
+  // See Tree. Threads: any.
   void contribute(const net::Frame& frame);
   void expired(std::uint64_t number);
-  /// For what has no descriptor. Threads: any, also in a callback.
+  /// Calls on_tick every `interval`, for work that has no descriptor to poll. Threads: any, also in
+  /// a callback.
   void tick_every(std::chrono::milliseconds interval);
-  /// Tells the others that a fault has stopped this PE, and which.
+  /// Notifies the other PEs that a fault has stopped this PE, and of its text.
   void stopped(const std::string& why);
-  /// Tells the others that this PE waits in finalize.
+  /// Notifies the other PEs that this PE waits in finalize.
   void finalizes();
-  /// Tells the others why this PE is about to end its process, and returns when that is sent, after
-  /// a second at the latest. A fault that names PE `about` waits a moment for the news that this
-  /// one died. After news of another PE a fault is not told: the others have heard of the cause.
+  /// Notifies the other PEs why this PE is about to end its process. Returns when the news is sent,
+  /// after at most a second. A fault that names PE `about` first waits a moment for the news that
+  /// this PE died. After news of another PE a fault is not sent: the others know the cause.
   /// Threads: any, also in a callback.
   void ending(const PeerNews& mine, int about = -1) noexcept;
-  /// Tells the others that this PE leaves on purpose, when all that is queued is sent. Waits for
-  /// that, and for other hosts to have read it, a second at most. Of those that leave too nothing
-  /// is told.
+  /// Notifies the other PEs that this PE leaves on purpose, after all queued frames are sent. Waits
+  /// at most a second until the goodbye is sent and other hosts have read it. With kLeaveToo,
+  /// departures of other PEs are not passed on.
   enum class Others { kLeaveToo, kStay };
   void leave(Others others = Others::kStay) noexcept;
 
@@ -66,13 +68,13 @@ class Monitor {
   struct Peer {
     int pe = -1;
     bool other_host = false;
-    bool finished = false;  ///< it has gone: not to be polled
+    bool finished = false;  ///< it has left or died, and is not polled
     net::Stream stream;
   };
   struct Ending {
     PeerNews mine;
     int about;
-    Deadline until;  ///< for the news about that PE
+    Deadline until;  ///< time limit for the news about that PE
     bool told = false;
   };
   using Request = std::function<void()>;
@@ -80,15 +82,15 @@ class Monitor {
   void run();
   void run_until_told();
   void serve(const std::vector<pollfd>& entries);
-  /// For peers, and for `wake` to be readable; -1 = for no wake-up.
+  /// Waits for events of the peers and for `wake` to become readable; -1 = without `wake`.
   void wait(std::vector<pollfd>& entries, int wake);
-  /// For the thread to carry out, in order.
+  /// Queues a request for the monitor thread, which runs requests in order.
   void post(Request request);
   void take_requests();
   void start_ending(const PeerNews& mine, int about);
   void step_ending();
   [[nodiscard]] bool has_told() const;
-  /// To all connections, at once as far as they take it.
+  /// Sends a frame on all connections, immediately as far as the sockets accept it.
   void tell(const net::Frame& frame);
   void start_leaving(Others others);
   [[nodiscard]] bool has_left() const;
@@ -105,16 +107,16 @@ class Monitor {
   std::vector<Peer> peers_;
   Tree tree_;
   std::optional<Deadline> leaving_;
-  Others others_ = Others::kStay;  ///< when this PE leaves
+  Others others_ = Others::kStay;  ///< valid while this PE leaves
   std::optional<Ending> ending_;
   SeenEnds ends_;
-  bool cause_known_ = false;  ///< others' news but departures have been heard
-  int tick_ms_ = 0;           ///< 0: no ticks
-  bool ended_ = false;        ///< the destructor waits
+  bool cause_known_ = false;  ///< news other than departures have been received from other PEs
+  int tick_ms_ = 0;           ///< 0 = no ticks
+  bool ended_ = false;        ///< set by the destructor
   Fd wake_;
   std::mutex mutex_;
   std::vector<Request> requests_;
-  std::condition_variable told_;  ///< with has_told_
+  std::condition_variable told_;  ///< guards has_told_, with mutex_
   bool has_told_ = false;
   std::thread thread_;
 };

@@ -1,5 +1,5 @@
-// News of a PE: that it has died, left, or is about to end the job. Included by what watches the
-// others and what passes news on.
+// News about a PE: it has died, has left, or is about to end the job. Included by the code that
+// detects and that passes on such news.
 #pragma once
 
 #include "host/base/net/frame.h"
@@ -11,20 +11,20 @@ namespace gshmem::control {
 enum class PeerEvent : std::uint32_t {
   kDied,         ///< its process ended without a goodbye
   kLeft,         ///< it said goodbye: gshmem_finalize, or the end of its process by exit
-  kUnreachable,  ///< its host does not answer any more
-  kStopped,      ///< a fault has stopped it: it meets nobody any more, and may end the job
-  kExited,       ///< it ends the job on purpose: gshmem_global_exit
-  kFinalizes     ///< it waits in gshmem_finalize, and comes to nothing else
+  kUnreachable,  ///< its host does not answer
+  kStopped,   ///< a fault has stopped it: it takes part in no more collectives, and may end the job
+  kExited,    ///< it ends the job on purpose: gshmem_global_exit
+  kFinalizes  ///< it waits in gshmem_finalize, and makes no other collective call
 };
 
 struct PeerNews {
   int pe = -1;
   PeerEvent event = PeerEvent::kDied;
-  std::string why = {};  ///< of kStopped
-  int status = 0;        ///< of kExited; of kUnreachable: seconds since it has answered
+  std::string why = {};  ///< text of the fault (kStopped)
+  int status = 0;        ///< kExited: exit status; kUnreachable: seconds since its last answer
 };
 
-/// The job goes on: only what needs that PE ends.
+/// Does the job go on? Then only calls that need that PE end.
 [[nodiscard]] constexpr bool is_end_of_one(PeerEvent event) {
   return event == PeerEvent::kLeft || event == PeerEvent::kFinalizes;
 }

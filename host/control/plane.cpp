@@ -17,8 +17,8 @@ Plane::Plane(bootstrap::Bootstrap& boot, const Config& config, Callbacks callbac
     start_monitor();
     together(boot, [&] { or_hang_up(local_, [&] { share_memory(); }); });
   } catch (const AgreedError&) {
-    // The process of a PE may serve the bootstrap, and a launcher may end the job with the first
-    // that ends: nobody goes before all have heard what failed.
+    // This process may run the bootstrap's server, and a launcher may end the job with the first
+    // process that ends. So no PE leaves before all have received the error.
     try {
       boot.barrier();
     } catch (const Error& error) {
@@ -32,7 +32,8 @@ Plane::Plane(bootstrap::Bootstrap& boot, const Config& config, Callbacks callbac
 
 Plane::~Plane() { monitor_->leave(); }
 
-/// Half the time: a PE that gives up must still find the others in the report that follows.
+/// Half of the timeout, so that a PE that gives up still reaches the others in the report that
+/// follows.
 double Plane::meeting_seconds() const { return config_.bootstrap_timeout / 2; }
 
 void Plane::meet_local(bootstrap::Bootstrap& boot) {
@@ -42,7 +43,8 @@ void Plane::meet_local(bootstrap::Bootstrap& boot) {
   };
   const std::string identity = host_identity();
   Greeting mine{net::cookie_of(identity), {}};
-  std::optional<Error> failure;  // thrown when the others have what they wait for
+  // Is thrown after the collective, so that the other PEs do not wait.
+  std::optional<Error> failure;
   try {
     mine.contact = local_.open();
   } catch (const Error& error) {
@@ -95,7 +97,7 @@ void Plane::start_monitor() {
                              }});
 }
 
-/// A board for the PEs of this host, of which the first makes the memory.
+/// Makes the board for the PEs of this host. The first PE allocates the memory.
 void Plane::share_memory() {
   const std::size_t bytes = HostCollectives::board_bytes(group_);
   const Fd mine = group_.index == 0 ? make_segment("gshmem-board", bytes) : Fd();
@@ -110,8 +112,8 @@ void Plane::share_memory() {
   delivers_to_.store(collectives_.get(), std::memory_order_release);
 }
 
-/// Waits end for a cause once its owner has been told: a call that fails would report a fault of
-/// its own, which names no PE.
+/// Sets the cause for which waits end, after `tell` has notified the owner. A call that failed
+/// before would report a fault of its own, which names no PE.
 void Plane::stop(const std::string& cause, const std::function<void()>& tell) {
   {
     const std::lock_guard lock(mutex_);
@@ -166,7 +168,7 @@ std::string Plane::text_of(const PeerNews& news) const {
   return strprintf("PE %d died: its process ended without gshmem_finalize", pe);
 }
 
-/// On the monitor's thread.
+/// Runs on the monitor's thread.
 void Plane::hear(const PeerNews& news) {
   const std::string text = text_of(news);
   const auto tell = [&] {

@@ -1,7 +1,8 @@
-// What the PEs of a job have of each other before there is any way for data: who shares a host, the
-// collectives of host threads, who has died. Included by the runtime and by tests that need a job.
-// A bootstrap tells the PEs of each other's first addresses; all that follows goes by this. Inside
-// a host that is shared memory and Unix sockets, between hosts a cube of TCP connections.
+// The control plane: what connects the PEs of a job before any data path exists. It knows which PEs
+// share a host, runs the collectives of host threads, and detects PEs that have died. Included by
+// the runtime and by tests that need a job. A bootstrap exchanges the first addresses of the PEs,
+// and everything after that uses the plane. Inside a host the plane uses shared memory and Unix
+// sockets. Between hosts it uses TCP connections that form a cube.
 #pragma once
 
 #include "bootstrap/bootstrap.h"
@@ -22,24 +23,25 @@ namespace gshmem::control {
 
 class Plane {
  public:
-  /// What a letter is about.
+  /// The subject of a letter.
   enum class Topic : std::uint64_t { kFirstUse, kMeetings, kWhere };
   struct Callbacks {
-    /// As of Monitor; those of PEs that go before watch() is called come then.
+    /// See Monitor. Events of PEs that end before watch() is called are reported by watch().
     std::function<void(const PeerNews& news)> on_event = [](const PeerNews&) {};
     std::function<void()> on_tick = [] {};
-    /// What send() of PE `from` has sent, in order. On the monitor's thread.
+    /// Receives the letters that PE `from` sent with send(), in order. Runs on the monitor's
+    /// thread.
     std::function<void(int from, Topic topic, net::ByteView letter)> on_letter =
         [](int, Topic, net::ByteView) {};
     std::function<void(const std::string& why)> on_failure = [](const std::string&) {};
-    /// A host collective has waited for so long, for PE `pe` where that is known (else -1). On the
-    /// waiting thread.
+    /// A host collective has waited for `seconds`. `pe` is the PE that it waits for, or -1 if that
+    /// is unknown. Runs on the waiting thread.
     std::function<void(double seconds, int pe)> on_long_wait = [](double, int) {};
-    /// This PE waits for nobody any more. Threads: any.
+    /// Returns true when this PE waits for no other PE any more. Threads: any.
     std::function<bool()> stopped = [] { return false; };
   };
-  /// Collective over `boot`, of which the job needs no more than its abort() afterwards. Errors: on
-  /// all PEs where it fails on one.
+  /// Collective over `boot`. Afterwards the job needs only abort() of it. Errors: if one PE fails,
+  /// all PEs throw.
   Plane(bootstrap::Bootstrap& boot, const Config& config, Callbacks callbacks);
   /// Leaves the job.
   ~Plane();
@@ -49,21 +51,22 @@ class Plane {
   [[nodiscard]] HostCollectives& collectives() noexcept { return *collectives_; }
   [[nodiscard]] LocalPeers& local() noexcept { return local_; }
   [[nodiscard]] Monitor& monitor() noexcept { return *monitor_; }
-  /// Of this host, best first for other hosts.
+  /// The addresses of this host, in the order of preference of other hosts.
   [[nodiscard]] const std::vector<net::Endpoint>& addresses() const noexcept { return addresses_; }
-  /// "PE 3 died: its process ended without gshmem_finalize".
+  /// For example "PE 3 died: its process ended without gshmem_finalize".
   [[nodiscard]] std::string text_of(const PeerNews& news) const;
 
-  /// To on_letter of PE `pe`, which may be this one. Whoever sends sees to it that the letter is
-  /// read before this PE leaves. Threads: any.
+  /// Sends a letter to on_letter of PE `pe`, which may be this PE. The caller ensures that the
+  /// letter is read before this PE leaves. Threads: any.
   void send(int pe, Topic topic, net::ByteView letter);
 
-  /// A PE that comes to no host collective any more, or -1. Threads: any.
+  /// Returns a PE that will not enter any more host collectives, or -1. Threads: any.
   [[nodiscard]] int absent_pe();
-  /// This PE waits for all others to finalize, too: those that do are no obstacle any more.
+  /// From now on this PE waits for all others to finalize, so PEs in gshmem_finalize do not count
+  /// as absent.
   void enter_finalize() { in_finalize_.store(true, std::memory_order_release); }
 
-  /// From now on on_event hears of what happens, and first of what has.
+  /// Starts to report events to on_event, beginning with those that have happened before.
   void watch();
 
  private:
@@ -81,18 +84,19 @@ class Plane {
   HostGroup group_;
   LocalPeers local_;
   std::vector<net::Endpoint> addresses_;
-  std::vector<Link> links_;  ///< until the monitor has them
+  std::vector<Link> links_;  ///< the connections, until the monitor takes them
   std::shared_ptr<SharedMapping> board_;
   std::unique_ptr<HostCollectives> collectives_;
-  std::atomic<HostCollectives*> delivers_to_{nullptr};  ///< for the monitor, when they are there
+  /// For the monitor; set when the collectives exist.
+  std::atomic<HostCollectives*> delivers_to_{nullptr};
   std::mutex mutex_;
-  std::string cause_;  ///< of the first event that ends all waits
-  /// The first PE that comes to no host collective any more, and what it does.
+  std::string cause_;  ///< text of the first event that ends all waits
+  /// The first PE that will not enter any more host collectives, and a text about it.
   struct Absent {
     int pe = -1;
     std::string text;
   };
-  [[nodiscard]] const Absent& absent() const;  ///< with the mutex
+  [[nodiscard]] const Absent& absent() const;  ///< requires mutex_
   Absent left_, finalizes_;
   std::atomic<bool> in_finalize_ = false;
   std::atomic<bool> told_ = false;

@@ -1,7 +1,8 @@
-// Ends of connections that nobody has explained yet. A PE that ends because of another one says so
-// first; one that is killed cannot, nor can one that crashes because of it. So a PE waits a moment
-// before it says whose end was the first, and its peers tell it what they have seen. Included by
-// the monitor and its tests. Pure: no sockets, no clock of its own.
+// Ends of connections that are not explained yet. A PE that ends because of another PE reports that
+// first. A PE that is killed cannot report, nor can a PE that crashes because of the other's end.
+// So a PE waits a moment before it reports which PE ended first, and its peers notify it of the
+// ends that they have detected. Included by the monitor and its tests. The class has no sockets and
+// no clock of its own.
 #pragma once
 
 #include "host/control/news.h"
@@ -18,27 +19,27 @@ class SeenEnds {
   struct End {
     int pe;
     PeerEvent event;
-    Time due;         ///< to be reported then, unless something else explains it
-    int seconds = 0;  ///< of kUnreachable: since it has answered
+    Time due;         ///< is reported at this time, unless another event explains it before
+    int seconds = 0;  ///< kUnreachable: seconds since the last answer
   };
 
-  /// In the order in which any PE has seen them, and in which deaths, and departures, are due. Of
-  /// several of one PE the first counts.
+  /// Ends are added in the order in which any PE has detected them. Deaths are due in that order,
+  /// and so are departures. Of several ends of one PE the first counts.
   void add(const End& end);
-  /// It is explained.
+  /// Removes the end of `pe`, which is explained.
   void drop(int pe);
-  /// That of `pe` has been seen.
+  /// Has the death of `pe` been detected?
   [[nodiscard]] bool has_death(int pe) const;
   [[nodiscard]] std::optional<Time> next_due() const;
-  /// When a death is due, the death that was seen first. A departure that is due waits for deaths,
-  /// which may be its cause.
+  /// Returns the death that was detected first, if it is due. A departure that is due waits for all
+  /// deaths, which may be its cause.
   [[nodiscard]] std::optional<End> take_due(Time now);
   [[nodiscard]] std::size_t size() const { return ends_.size(); }
-  /// Departures are told to nobody.
+  /// Drops all departures, so that they are not reported.
   void drop_departures();
 
  private:
-  /// The first death, or where there is none the first departure.
+  /// Returns the first death, or the first departure if there is no death.
   [[nodiscard]] std::vector<End>::const_iterator next() const;
 
   std::vector<End> ends_;

@@ -13,8 +13,8 @@ using net::FrameKind;
 
 constexpr int lowest_bit(int node) { return node & -node; }
 
-/// Hosts whose number differs in one bit from that of `node`, ascending; the first `below` of those
-/// with a greater number are below it in the tree.
+/// The hosts whose number differs from `node` in one bit, ascending. The first `below` of `higher`
+/// are below `node` in the tree.
 struct Cube {
   std::vector<int> lower, higher;
   std::size_t below = 0;
@@ -32,13 +32,14 @@ Cube cube_around(int node, int n_nodes) {
   return cube;
 }
 
-/// The hosts from this one on that are below `node`, itself included, are these numbers.
+/// The hosts from `node` up to this number, exclusive, are `node` and the hosts below it.
 int end_of_branch(int node, int n_nodes) {
   return node == 0 ? n_nodes : std::min(node + lowest_bit(node), n_nodes);
 }
 
-/// A host with a link to `from` that is a bit nearer to `to`. One bit at least can be changed
-/// without leaving the job: each that is set, and all when the others are set in `to`.
+/// Returns a host that has a link to `from` and is one bit nearer to `to`. At least one bit can be
+/// changed to give the number of an existing host: each bit that is set, and any bit once all
+/// others are as in `to`.
 int step_towards(int to, int from, int n_nodes) {
   int bit = lowest_bit(from ^ to);
   while (((from ^ to) & bit) == 0 || (from ^ bit) >= n_nodes) bit <<= 1;
@@ -56,7 +57,7 @@ Neighbours neighbours_of(const HostGroup& group) {
   Neighbours neighbours;
   if (group.index > 0) {
     neighbours.parent = group.pe(0);
-    // The chain of local_peers.h, of which there may be less.
+    // The chain of local_peers.h, of which some links may be missing.
     if (group.index > 1) neighbours.across.push_back(group.pe(group.index - 1));
     if (group.index + 1 < group.size()) neighbours.across.push_back(group.pe(group.index + 1));
     return neighbours;
@@ -135,8 +136,8 @@ void Tree::put(std::size_t member, const Frame& contribution) {
   outgoing_.emplace_back(neighbours_.parent, combined(FrameKind::kContribution));
 }
 
-/// PEs that called different functions may bring different sizes: the rest is zero, and who
-/// compares the data sees it.
+/// Combines the blocks into one. PEs that called different functions may contribute different
+/// sizes. The rest is filled with zeros, and the caller that compares the data detects it.
 Frame Tree::combined(FrameKind kind) const {
   const std::vector<Frame>& blocks = gathering_.contributions();
   Rows all{.width = 0, .alike = true};
@@ -167,7 +168,7 @@ void Tree::finish(const Frame& result) {
   gathering_.finish();
 }
 
-/// To the PE that it is for, or to one that is nearer to it.
+/// Sends a frame to the PE to which it is addressed, or to a PE that is nearer to it.
 void Tree::forward(const Frame& addressed) {
   const auto to = static_cast<std::size_t>(net::header_of(addressed).detail);
   if (to >= group_.node_of.size()) return;
@@ -188,8 +189,8 @@ void Tree::expired(std::uint64_t number) {
                          net::make_frame({.kind = FrameKind::kExpired, .number = number}));
 }
 
-/// Who is missing, of this host or those below. The first answer that comes to the root, and each
-/// that names another PE, is told to all.
+/// Finds out which PE is missing, of this host or of those below. The first answer that reaches the
+/// root is sent to all PEs, and so is each answer that names another PE.
 void Tree::ask(std::uint64_t number) {
   if (number != gathering_.number()) return;
   const int here = gathering_.has(0) ? -1 : missing_here_(number);
@@ -231,7 +232,8 @@ void Tree::take(int from, const Frame& frame) {
   }
 }
 
-/// At the root, once.
+/// Sends the name of the missing PE to all PEs. Called at the root; an answer that repeats the last
+/// one is dropped.
 void Tree::tell_missing(const Frame& answer) {
   const FrameHeader header = net::header_of(answer);
   const std::pair told{header.number, int{header.rank}};
@@ -240,7 +242,7 @@ void Tree::tell_missing(const Frame& answer) {
   down(answer);
 }
 
-/// To the leaders below and this PE.
+/// Sends a frame to the leaders below, and delivers it to this PE.
 void Tree::down(const Frame& frame) {
   for (std::size_t below = 1; below < members_.size(); ++below)
     outgoing_.emplace_back(members_[below].leader, frame);
@@ -268,13 +270,15 @@ void Tree::spread(int from, const Frame& news) {
 void Tree::pass_on(int from, const Frame& news) {
   const auto event = static_cast<PeerEvent>(net::header_of(news).detail);
   const bool of_one = is_end_of_one(event);
-  // One of each other kind ends the job; a job that ends as a whole must not drown in news.
+  // One event of each kind but departures ends the job, so one of each is passed on. When a job
+  // ends as a whole, the number of messages has to stay small.
   const std::uint32_t bit = 1u << (net::header_of(news).detail % 32);
   if (!of_one && (passed_on_ & bit) != 0) return;
   passed_on_ |= bit;
   if (neighbours_.parent >= 0 && from != neighbours_.parent)
     outgoing_.emplace_back(neighbours_.parent, news);
-  // Departures come in the order of the root. The rest comes whoever is stopped.
+  // Departures are passed down the tree only, in the order of the root. All other news goes to all
+  // neighbours, so that it arrives even if some PE is stopped.
   for (const auto& some :
        {neighbours_.children, of_one ? std::vector<int>{} : neighbours_.across}) {
     for (const int pe : some) {

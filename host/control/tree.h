@@ -1,15 +1,15 @@
-// What a PE passes on to others, without sockets: the collectives of hosts and the news of who has
-// gone, over a tree, and what PEs send each other: parts of an alltoall, and letters. The PEs of a
-// host are below its first PE. These leaders are linked as the corners of a cube: with those whose
-// host's number differs in one bit. What is addressed to a PE takes such links, so no host moves
-// more of it than the others. Some of the links are the tree: to the parent, whose number lacks the
-// lowest bit that is set. The root is PE 0. Included by the monitor and its tests. A host brings
-// its PEs' data to a collective as one block, and what a host passes on is one block again: its own
-// and those of the hosts below. Blocks whose rows are all alike stay one row, so a barrier, or the
-// agreement on something that all say, costs a few bytes a link. Invariant: a PE hears from its
-// parent in the order in which the root decided. So a result is there before the news that PEs
-// which had it have left. Parts and letters take other ways: a PE does not leave before those that
-// it has sent have come.
+// The protocol between PEs for host collectives, news, alltoall parts and letters. It uses no
+// sockets itself. Included by the monitor and its tests. The PEs of a host are below its first PE,
+// the leader. The leaders are linked as the corners of a cube: two leaders are linked if the
+// numbers of their hosts differ in one bit. Frames that are addressed to a PE use all these links,
+// so that no host forwards more than the others. Some of the links form the tree: a host's parent
+// has the same number without its lowest set bit. The root is PE 0. A host contributes the data of
+// its PEs to a collective as one block. It forwards one block that joins its own and those of the
+// hosts below. A block whose rows are all equal is stored as one row. So a barrier, or an agreement
+// on a value that all PEs share, costs a few bytes per link. Invariant: a PE receives frames from
+// its parent in the order in which the root decided. So a result arrives before the news that PEs
+// which already had the result have left. Parts and letters take other paths: a PE leaves only
+// after its parts and letters have arrived.
 #pragma once
 
 #include "host/base/net/gathering.h"
@@ -23,19 +23,19 @@
 
 namespace gshmem::control {
 
-/// By PE number, ascending.
+/// PE numbers, ascending.
 struct Neighbours {
   int parent = -1;  ///< -1 = this PE is the root
   std::vector<int> children;
-  std::vector<int> across;  ///< to which news of the tree goes, but for departures
+  std::vector<int> across;  ///< further neighbours, to which all news but departures is sent
 };
 [[nodiscard]] Neighbours neighbours_of(const HostGroup& group);
-/// All PEs in the order in which their rows come to the root.
+/// Returns all PEs in the order in which their rows reach the root.
 [[nodiscard]] std::vector<int> tree_order(const HostGroup& group);
 
-/// What the payload of a contribution or a result is.
+/// Describes the payload of a contribution or a result.
 struct Rows {
-  std::uint32_t width = 0;  ///< bytes of a PE
+  std::uint32_t width = 0;  ///< bytes per PE
   bool alike = false;       ///< one row stands for all PEs
 };
 [[nodiscard]] net::Frame rows_frame(net::FrameKind kind, std::uint64_t number, const Rows& rows,
@@ -44,36 +44,39 @@ struct Rows {
 
 class Tree {
  public:
-  /// Of leaders: a PE of this host that has not come to collective `number`, or -1.
+  /// Called on leaders. Returns a PE of this host that has not entered collective `number`, or -1.
   using MissingHere = std::function<int(std::uint64_t number)>;
   /// `group` outlives this object.
   Tree(const HostGroup& group, MissingHere missing_here);
 
-  /// Of leaders: what their host brings to collective `number`; all hosts count them the same way.
-  /// Of all: a part or a letter.
+  /// On leaders, takes the contribution of their host to collective `number`; all hosts count
+  /// collectives alike. On all PEs, takes a part or a letter.
   void contribute(const net::Frame& frame);
-  /// This PE's time for collective `number` is up.
+  /// This PE's timeout for collective `number` has passed.
   void expired(std::uint64_t number);
-  /// `from`: the parent or a child; with a part or a letter any PE that has a link.
+  /// Takes a frame from `from`: the parent or a child, or for a part or a letter any PE with a
+  /// link.
   void take(int from, const net::Frame& frame);
-  /// The connection to `pe`, which may be no neighbour, says so; `status` as of PeerNews. What a PE
-  /// that is no neighbour says about leaving is not for here: see the invariant.
+  /// The connection to `pe`, which need not be a neighbour, shows `event`; for `status` see
+  /// PeerNews. Do not call it for a departure of a PE that is not a neighbour: see the invariant.
   void gone(int pe, PeerEvent event, int status = 0);
-  /// Tells all other PEs about this one.
+  /// Notifies all other PEs about this one.
   void tell(const PeerNews& mine);
 
   [[nodiscard]] bool is_neighbour(int pe) const;
-  /// Frames for neighbours, by PE, in order.
+  /// Returns frames for neighbours, with the PE that each goes to, in order.
   [[nodiscard]] std::vector<std::pair<int, net::Frame>> take_outgoing() {
     return std::exchange(outgoing_, {});
   }
-  /// Results, missing PEs (kMissing), parts, letters and news for this PE, in order. News comes
-  /// once per PE, but one that was heard of may exit, and one that finalizes may go.
+  /// Returns results, missing PEs (kMissing), parts, letters and news for this PE, in order. There
+  /// is one piece of news per PE, except that a PE which was reported may exit later, and one that
+  /// finalizes may leave later.
   [[nodiscard]] std::vector<net::Frame> take_deliveries() { return std::exchange(deliveries_, {}); }
 
  private:
   [[nodiscard]] bool root() const { return neighbours_.parent < 0; }
-  /// Of those that bring blocks, 0 = this host; none: `from` is not one of them.
+  /// Returns the index of a sender of blocks in members_ (0 = this host), or members_.size() if
+  /// `from` is not one.
   [[nodiscard]] std::size_t member(int from) const;
   void put(std::size_t member, const net::Frame& contribution);
   [[nodiscard]] net::Frame combined(net::FrameKind kind) const;
@@ -92,14 +95,14 @@ class Tree {
   MissingHere missing_here_;
   struct Member {
     int leader;
-    std::size_t pes;  ///< of its host and those below
+    std::size_t pes;  ///< the PEs of its host and of the hosts below
   };
-  std::vector<Member> members_;  ///< of a leader: itself, then the hosts below
+  std::vector<Member> members_;  ///< on a leader: itself, then the hosts below
   net::Gathering gathering_;
-  /// The collective of which all know who is missing, and who it was.
+  /// The last collective for which all PEs know who is missing, and that PE.
   std::pair<std::uint64_t, int> told_missing_{0, -1};
   std::set<int> gone_, exited_, finalizing_;
-  std::uint32_t passed_on_ = 0;  ///< by PeerEvent, a bit each
+  std::uint32_t passed_on_ = 0;  ///< one bit per PeerEvent
   std::vector<std::pair<int, net::Frame>> outgoing_;
   std::vector<net::Frame> deliveries_;
 };
