@@ -125,10 +125,13 @@ class LintTest(unittest.TestCase):
         with open(path, "w", encoding="utf-8") as file:
             file.write(content)
 
-    def found(self):
+    def findings(self):
         self.printed = io.StringIO()
         with contextlib.redirect_stdout(self.printed):
-            return [(f.rule, f.path) for f in lint.check(self.root)]
+            return lint.check(self.root)
+
+    def found(self):
+        return [(f.rule, f.path) for f in self.findings()]
 
     def test_a_clean_tree_has_no_violation(self):
         for path, content in CLEAN.items():
@@ -165,7 +168,7 @@ class LintTest(unittest.TestCase):
 
     def test_the_line_of_a_violation_is_right(self):
         self.write("host/x.cpp", "/* a\n b */\n\nvolatile int x;\n")
-        self.assertEqual([f.line for f in lint.check(self.root)], [4])
+        self.assertEqual([f.line for f in self.findings()], [4])
 
     def test_the_program_fails_and_names_the_place(self):
         self.write("host/x.cpp", "volatile int x;\n")
