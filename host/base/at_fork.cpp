@@ -15,21 +15,23 @@ namespace {
 
 struct Held {
   void (*in_child)() noexcept = nullptr;
-  std::atomic<std::mutex*> mutex{nullptr};  ///< release after in_child, acquire by prepare
-  std::mutex* taken = nullptr;              ///< by the fork under way
+  /// A release store after in_child is set; acquired by prepare.
+  std::atomic<std::mutex*> mutex{nullptr};
+  std::mutex* taken = nullptr;  ///< held by the fork in progress
 };
 
 struct Forks {
-  static constexpr std::size_t kMostHeld = 16;  // the library has fewer
+  static constexpr std::size_t kMostHeld = 16;  // the library has fewer such mutexes
   static constexpr std::size_t kWords = std::size_t{1} << 14;
 
   std::atomic<std::uint32_t> count{0};
-  std::mutex mutex;  ///< of the fork under way
+  std::mutex mutex;  ///< held during a fork
   std::array<Held, kMostHeld> held{};
   std::atomic<std::size_t> n_held{0};
-  /// A bit per descriptor. Relaxed throughout: fork copies memory and descriptors at one time.
+  /// One bit per descriptor. All accesses are relaxed: fork copies memory and descriptors at the
+  /// same time.
   std::array<std::atomic<std::uint64_t>, kWords> open{};
-  std::atomic<std::size_t> n_words{0};  ///< of `open`, those that may have bits
+  std::atomic<std::size_t> n_words{0};  ///< number of words of `open` that may have bits set
 };
 constinit Forks forks;
 
@@ -57,23 +59,25 @@ void close_all() noexcept {
 }
 void in_child() noexcept {
   close_all();
-  forks.count.fetch_add(1, std::memory_order_relaxed);  // the child has one thread
+  forks.count.fetch_add(1, std::memory_order_relaxed);  // the child has a single thread
   for (const Held& held : forks.held) {
     if (held.taken && held.in_child) held.in_child();
   }
   release();
 }
 
-/// It fails for want of memory.
+/// Returns false if there is no memory.
 bool watch_forks() noexcept {
   static const bool watched = ::pthread_atfork(prepare, release, in_child) == 0;
   return watched;
 }
-/// When the library is loaded: a child must not wait for a thread that it lacks to end this.
+/// Runs when the library is loaded, since a child must not wait for a thread that it lacks to
+/// finish this.
 [[maybe_unused]] const bool at_load = watch_forks();
 
 std::atomic<std::uint64_t>* word_of(int fd) noexcept {
-  const std::size_t word = static_cast<std::size_t>(fd) / 64;  // of one below 0: beyond all
+  // A negative fd gives a word beyond the end.
+  const std::size_t word = static_cast<std::size_t>(fd) / 64;
   return word < Forks::kWords ? &forks.open[word] : nullptr;
 }
 std::uint64_t bit_of(int fd) noexcept { return std::uint64_t{1} << (fd % 64); }

@@ -16,15 +16,15 @@
 namespace gshmem {
 namespace {
 
-/// Between looks at what interrupts a wait, which need not wake anybody.
+/// The interval at which `interrupted` is asked; it need not wake the waiter.
 constexpr double kLookSeconds = 0.01;
 
-/// Numbers of pieces, cut to a word: their distance is small.
+/// Chunk numbers are truncated to a word; their distance is small.
 bool reached(std::uint32_t word, std::uint64_t number) {
   return static_cast<std::int32_t>(word - static_cast<std::uint32_t>(number)) >= 0;
 }
 
-/// Of a word in memory that processes share.
+/// A futex call for a word in memory that processes share.
 long futex(const std::atomic<std::uint32_t>& word, int operation, std::uint32_t value,
            const timespec* limit) {
   static_assert(sizeof(word) == sizeof(std::uint32_t));
@@ -34,18 +34,19 @@ long futex(const std::atomic<std::uint32_t>& word, int operation, std::uint32_t 
 }  // namespace
 
 struct Board::Head {
-  alignas(kAlignment) std::atomic<std::uint64_t> arrived;   ///< pieces of all ranks
-  alignas(kAlignment) std::atomic<std::uint32_t> all_here;  ///< the last that all have brought
-  std::atomic<std::uint32_t> released;                      ///< the last that has its result
-  std::atomic<std::uint32_t> waiting;                       ///< ranks that sleep, or are about to
-  std::atomic<std::uint64_t> missing;  ///< number of a piece, 32 bits; who, 32 bits
+  alignas(kAlignment) std::atomic<std::uint64_t> arrived;  ///< chunks contributed by all ranks
+  /// The last chunk that all ranks have contributed.
+  alignas(kAlignment) std::atomic<std::uint32_t> all_here;
+  std::atomic<std::uint32_t> released;  ///< the last chunk whose result is available
+  std::atomic<std::uint32_t> waiting;   ///< number of ranks that sleep, or are about to
+  std::atomic<std::uint64_t> missing;   ///< chunk number (32 bits) and the missing PE (32 bits)
 };
 
 struct Board::Slot {
-  alignas(kAlignment) std::atomic<std::uint64_t> number;  ///< of the rank's last piece
+  alignas(kAlignment) std::atomic<std::uint64_t> number;  ///< number of the rank's last chunk
   std::atomic<std::uint32_t> departed;
   std::uint64_t left[2];
-  alignas(kAlignment) char data[2][kPieceBytes];  ///< of pieces with even and odd numbers
+  alignas(kAlignment) char data[2][kPieceBytes];  ///< for chunks with even and odd numbers
 };
 
 std::size_t Board::bytes_of(int size, std::size_t result_bytes) {
@@ -59,7 +60,7 @@ std::uint64_t Board::layout() {
                     offsetof(Slot, departed), offsetof(Slot, left), offsetof(Slot, data)});
 }
 
-// Zero is what everything in there begins with.
+// All fields start as zero.
 Board::Board(void* memory, int rank, int size)
     : head_(*static_cast<Head*>(memory)),
       slots_(static_cast<char*>(memory) + sizeof(Head)),
@@ -76,9 +77,9 @@ void Board::bring(const void* data, std::size_t left) {
   const std::size_t bytes = std::min(left, kPieceBytes);
   std::copy_n(static_cast<const char*>(data), bytes, mine.data[number_ % 2]);
   mine.left[number_ % 2] = left;
-  mine.number.store(number_, std::memory_order_release);  // for missing()
-  // Nobody is in a piece before all have been in the one before. What each has stored is seen by
-  // the last to come, and by those that see its word.
+  mine.number.store(number_, std::memory_order_release);  // read by missing()
+  // No rank enters a chunk before all ranks have entered the previous one. The data that each rank
+  // has stored is visible to the last rank that arrives, and to the ranks that see its word.
   const std::uint64_t all = number_ * static_cast<std::uint64_t>(size_);
   if (head_.arrived.fetch_add(1, std::memory_order_acq_rel) + 1 == all) {
     head_.all_here.store(static_cast<std::uint32_t>(number_), std::memory_order_seq_cst);
@@ -134,8 +135,8 @@ bool Board::departed(int rank) const {
   return slot(rank).departed.load(std::memory_order_acquire) != 0;
 }
 
-/// Pairs with the sleeper in wait: it counts itself and then looks at the word, here the word is
-/// stored before the count is looked at. So one of them sees the other.
+/// Pairs with the sleeper in wait(). The sleeper counts itself and then reads the word; here the
+/// word is stored before the count is read. So one of them sees the other.
 void Board::wake(const std::atomic<std::uint32_t>& word) const {
   if (head_.waiting.load(std::memory_order_seq_cst) > 0)
     (void)futex(word, FUTEX_WAKE, INT_MAX, nullptr);
@@ -150,7 +151,7 @@ Board::Waited Board::wait(const std::atomic<std::uint32_t>& word, const Deadline
   }
   for (;;) {
     const bool stop = interrupted(), late = deadline.passed();
-    // After that: what stopped this rank may have seen the end of the wait before.
+    // Checked again, since the cause of the interruption may be that this wait had ended before.
     if (reached(word.load(std::memory_order_acquire), number_)) return Waited::kDone;
     if (stop) return Waited::kInterrupted;
     if (late) return Waited::kTimeout;

@@ -1,7 +1,8 @@
-// Memory that some ranks share, in which each brings a piece of data and all read it: collectives
-// of threads of one process, and of the PEs of a host. Included by what offers those. Microseconds
-// where every rank has a core; ranks that wait longer sleep. Invariant: a rank is at most one piece
-// ahead of the slowest, so the place into which it writes is one that nobody reads any more.
+// Memory that ranks share. Each rank contributes a chunk of data and all ranks read it. It
+// implements collectives between threads of one process, and between the PEs of a host. Included by
+// the code that offers those. A collective takes microseconds if every rank has a core; ranks that
+// wait longer sleep. Invariant: a rank is at most one chunk ahead of the slowest. So no rank still
+// reads the buffer that it writes.
 #pragma once
 
 #include "host/base/deadline.h"
@@ -18,44 +19,49 @@ class Board {
  public:
   static constexpr std::size_t kPieceBytes = 2048;
   static constexpr std::size_t kAlignment = 128;
-  /// Of memory for `size` ranks, with room for `result_bytes` that come from outside.
+  /// Returns the size in bytes of the memory for `size` ranks, with space for a result of
+  /// `result_bytes` from outside.
   [[nodiscard]] static std::size_t bytes_of(int size, std::size_t result_bytes = 0);
-  /// The layout of that memory (layout.h).
+  /// Returns a hash of the layout of that memory (layout.h).
   [[nodiscard]] static std::uint64_t layout();
-  /// `memory` is zero before the first rank comes, and outlives this object.
+  /// `memory` is zero before the first rank uses it, and outlives this object.
   Board(void* memory, int rank, int size);
 
-  /// Enters the next piece, which is the first of `left` bytes at `data`.
+  /// Contributes the next chunk: the first bytes of the `left` bytes at `data`.
   void bring(const void* data, std::size_t left);
 
   enum class Waited { kDone, kInterrupted, kTimeout };
-  /// Until all ranks have brought theirs. `interrupted` is asked every few milliseconds.
+  /// Waits until all ranks have contributed their chunk. `interrupted` is asked every few
+  /// milliseconds.
   [[nodiscard]] Waited await_all(const Deadline& deadline,
                                  const std::function<bool()>& interrupted) const;
   struct Piece {
     const char* data;
     std::size_t bytes;
-    std::size_t left;  ///< this piece and those after it
+    std::size_t left;  ///< bytes of this chunk and of those after it
   };
-  /// What a rank has brought; may be read until this one brings its next.
+  /// Returns the chunk that a rank has contributed. It may be read until this rank contributes its
+  /// next chunk.
   [[nodiscard]] Piece of(int rank) const;
-  /// The piece that this rank has brought last.
+  /// Returns the number of the last chunk that this rank has contributed.
   [[nodiscard]] std::uint64_t number() const { return number_; }
-  /// Of all ranks, those that have not brought piece `number`. Threads: any.
+  /// Returns the ranks that have not contributed chunk `number`. Threads: any.
   [[nodiscard]] std::vector<int> missing(std::uint64_t number) const;
 
-  // What comes from outside, for all. Threads: any, one at a time on one of the ranks.
+  // The buffer for a result from outside, which all ranks read. Threads: any, one at a time on one
+  // of the ranks.
   [[nodiscard]] char* result() const { return result_; }
-  /// The result of piece `number` is there.
+  /// Announces that the result of chunk `number` is in the buffer.
   void release(std::uint64_t number);
   [[nodiscard]] Waited await_release(const Deadline& deadline,
                                      const std::function<bool()>& interrupted) const;
-  /// Somebody outside is missing in piece `number`. A number of the caller's that is not negative.
+  /// Announces that `who` is missing in chunk `number`. `who` is outside of this board, and not
+  /// negative; the caller defines its meaning.
   void tell_missing(std::uint64_t number, int who);
-  /// What was told of the piece that this rank has brought last; -1 = nothing.
+  /// Returns the `who` that was announced for this rank's last chunk, or -1.
   [[nodiscard]] int told_missing() const;
 
-  /// This rank brings no more.
+  /// Announces that this rank contributes no more chunks.
   void depart();
   [[nodiscard]] bool departed(int rank) const;
 
@@ -72,7 +78,7 @@ class Board {
   char* result_;
   int rank_, size_;
   std::uint64_t number_ = 0;
-  unsigned yields_;  ///< before a rank that waits sleeps
+  unsigned yields_;  ///< number of yields before a waiting rank sleeps
 };
 
 }  // namespace gshmem

@@ -1,5 +1,5 @@
 // Enumerations whose values users write as words: `kIpv4` is "ipv4". Included by config.h and
-// log.h. Invariant: the words come from the enumerators, so that the two cannot differ.
+// log.h. Invariant: the words are derived from the enumerators, so that the two cannot differ.
 #pragma once
 
 #include <algorithm>
@@ -12,20 +12,20 @@ namespace gshmem {
 
 template <class T, std::size_t N>
 struct Choices {
-  std::string_view names;  ///< of the enumerators: "kAny, kIpv4, kIpv6"
+  std::string_view names;  ///< the enumerators: "kAny, kIpv4, kIpv6"
   std::array<T, N> values;
 };
 template <class T, std::size_t N>
 Choices(std::string_view, std::array<T, N>) -> Choices<T, N>;
 
-/// The word of the enumerator at `index` of `names`; empty after the last one.
+/// Returns the word of the enumerator at `index` of `names`, or an empty text after the last one.
 [[nodiscard]] inline std::string choice_word(std::string_view names, std::size_t index) {
   std::size_t begin = 0;
   for (; begin < names.size() && index > 0; --index)
     begin = names.find_first_of('k', names.find(',', begin));
   if (begin >= names.size()) return {};
   std::string word(names.substr(begin + 1, names.find(',', begin) - begin - 1));
-  // Independent of the locale: programs call setlocale, and tolower would follow.
+  // This does not depend on the locale. Programs call setlocale, and tolower would follow it.
   for (char& c : word) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
   return word;
 }

@@ -1,7 +1,7 @@
-// Collectives of the host threads of ranks: what a few bytes of everyone are exchanged by, from the
-// first addresses to the sizes of allocations. Included by whatever has to agree with the other
-// ranks. Invariant: a call ends with the data of all ranks, or with an Error that names the rank
-// that is missing or dead where that is known.
+// Collectives of the host threads of ranks. They exchange a few bytes per rank, from the first
+// addresses to the sizes of allocations. Included by all code that has to agree with the other
+// ranks. Invariant: a call ends with the data of all ranks, or with an Error that names the missing
+// or dead rank where it is known.
 #pragma once
 
 #include <algorithm>
@@ -17,13 +17,15 @@ class Collectives {
   [[nodiscard]] virtual int rank() const noexcept = 0;
   [[nodiscard]] virtual int size() const noexcept = 0;
 
-  /// Shape: `bytes` from every rank (the same on all), size()*bytes into `recv` in rank order.
-  /// Threads: one at a time per rank. Errors: GSHMEMX_ERROR_BOOTSTRAP, _TIMEOUT, _PEER_FAILED.
+  /// Gathers `bytes` from every rank (the same number on all) into `recv`, in rank order; `recv`
+  /// has size()*bytes. Threads: one at a time per rank. Errors: GSHMEMX_ERROR_BOOTSTRAP, _TIMEOUT,
+  /// _PEER_FAILED.
   virtual void allgather(const void* send, void* recv, std::size_t bytes) = 0;
 
-  /// Shape: size()*bytes from every rank, a part for each in rank order; of each rank the part for
-  /// this one into `recv`, in rank order. As allgather. Costs a rank what it sends and gets; by
-  /// allgather, for an implementation without a better way, size() times that.
+  /// Sends `bytes` to each rank: `send` has one part per rank, in rank order. `recv` gets the parts
+  /// that the ranks have for this rank, in rank order. Threads and errors are those of allgather.
+  /// The cost of a rank is the data that it sends and receives. This default version uses
+  /// allgather, which costs size() times as much.
   virtual void alltoall(const void* send, void* recv, std::size_t bytes) {
     const auto n = static_cast<std::size_t>(size()), me = static_cast<std::size_t>(rank());
     std::vector<char> all(n * n * bytes);

@@ -22,7 +22,8 @@ namespace {
 constexpr std::string_view kPrefix = "GSHMEM_";
 constexpr std::string_view kTheirPrefix = "NVSHMEM_";
 constexpr std::string_view kTestPrefix = "GSHMEM_TEST_";
-// Far above any wait that makes sense, far below where nanoseconds leave 63 bits (9.2e9 s).
+// The limit is far above any sensible wait, and far below the value at which nanoseconds exceed 63
+// bits (9.2e9 s).
 constexpr double kMaxSeconds = 1e9;
 
 enum class Kind { kBytes, kInt, kSeconds, kBool, kString, kChoice };
@@ -33,9 +34,9 @@ struct Variable {
   const char* name;
   const char* default_value;
   const char* help;
-  int min, max;            // kInt
-  std::string_view names;  // kChoice
-  bool is_same;            // on all PEs
+  int min, max;            // for kInt
+  std::string_view names;  // for kChoice
+  bool is_same;            // must be the same on all PEs
   void (*set)(Config& config, const Variable& variable, std::string_view text);
   std::uint64_t (*number)(const Config& config);
 };
@@ -71,7 +72,8 @@ std::string accepted(const Variable& v) {
               std::string(v.name) + "=\"" + shown + "\": expected " + accepted(v) + why);
 }
 
-// Locale-independent on purpose: programs call setlocale, and tolower would follow.
+// This does not depend on the locale, on purpose: programs call setlocale, and tolower would follow
+// it.
 constexpr char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
 
 bool same_word(std::string_view a, std::string_view b) {
@@ -82,7 +84,7 @@ bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 constexpr std::string_view kUnits = "kmgt";
 
-/// "32MB" and "32MiB" without what follows the unit.
+/// Removes the end of the unit from "32MB" and "32MiB".
 std::string_view without_byte(std::string_view text) {
   for (const std::string_view byte : {"ib", "b"}) {
     if (text.size() <= byte.size()) continue;
@@ -93,7 +95,7 @@ std::string_view without_byte(std::string_view text) {
   return text;
 }
 
-/// The text split into number and unit: "1.5G" is whole "1", fraction ".5", shift 30.
+/// The text, split into a number and a unit: "1.5G" has whole "1", fraction ".5" and shift 30.
 struct SizeText {
   std::string_view whole, fraction;
   int base = 10;
@@ -117,13 +119,13 @@ SizeText split_size(std::string_view text) {
     const std::size_t dot = std::min(text.find('.'), text.size());
     size.whole = text.substr(0, dot);
     size.fraction = text.substr(dot);
-    if (size.whole.empty() && !size.fraction.empty()) size.whole = "0";  // ".5m"
+    if (size.whole.empty() && !size.fraction.empty()) size.whole = "0";  // for ".5m"
   }
   return size;
 }
 
-/// Bytes that a fraction of a unit adds, rounded up as OpenSHMEM does (1.5, section 8: "3.1M" is
-/// 3250586); nothing when `fraction` is not a dot and digits.
+/// Returns the bytes that a fraction of a unit adds, rounded up as in OpenSHMEM 1.5, section 8:
+/// "3.1M" is 3250586. Returns nothing when `fraction` is not a dot and digits.
 std::optional<std::uint64_t> fraction_bytes(std::string_view fraction, int shift) {
   if (fraction.empty()) return 0;
   const std::string_view digits = fraction.substr(1);
@@ -131,7 +133,7 @@ std::optional<std::uint64_t> fraction_bytes(std::string_view fraction, int shift
   double value = 0;
   const char* const end = fraction.data() + fraction.size();
   const auto [stop, error] = std::from_chars(fraction.data(), end, value);
-  // Out of range can only be a fraction too small for a double.
+  // A value out of range can only be a fraction that is too small for a double.
   if (error == std::errc::result_out_of_range) value = std::numeric_limits<double>::min();
   if (stop != end) return {};
   return static_cast<std::uint64_t>(std::ceil(std::ldexp(value, shift)));
@@ -141,7 +143,7 @@ std::uint64_t parse_bytes(const Variable& v, std::string_view text) {
   const SizeText size = split_size(text);
   const char* const end = size.whole.data() + size.whole.size();
   std::uint64_t whole = 0;
-  // from_chars takes no sign, space or prefix for unsigned types, so that what it takes is digits.
+  // For unsigned types from_chars accepts no sign, space or prefix, so it accepts digits only.
   const auto [stop, error] = std::from_chars(size.whole.data(), end, whole, size.base);
   const std::optional<std::uint64_t> fraction = fraction_bytes(size.fraction, size.shift);
   if (error == std::errc::invalid_argument || stop != end || !fraction) bad_value(v, text);
@@ -165,7 +167,7 @@ double parse_seconds(const Variable& v, std::string_view text) {
   double value = 0;
   const char* const end = text.data() + text.size();
   const auto [stop, error] = std::from_chars(text.data(), end, value);
-  // The sign, not < 0: "-0" and "-1e-999" are as wrong as "-1".
+  // The sign is checked instead of < 0: "-0" and "-1e-999" are as wrong as "-1".
   if (error == std::errc::invalid_argument || stop != end || std::isnan(value) ||
       text.front() == '-')
     bad_value(v, text);
@@ -191,7 +193,7 @@ std::size_t parse_choice(const Variable& v, std::string_view text) {
   return index;
 }
 
-/// `number` as the variable has it in the environment.
+/// Returns `number` in the form in which the variable is written.
 std::string shown(const Variable& v, std::uint64_t number) {
   if (v.kind == Kind::kChoice) return choice_word(v.names, number);
   if (v.kind == Kind::kBytes) return size_text(number);
@@ -225,7 +227,7 @@ constexpr Variable kVariables[] = {
 
 const char* lookup_env(const char* name, void*) { return env_lookup(name); }
 
-/// A variable of NVSHMEM that counts here (nvshmem_variables.def).
+/// A variable of NVSHMEM that is used here (nvshmem_variables.def).
 struct Twin {
   const char *theirs, *ours;
   std::string_view words;
@@ -235,7 +237,7 @@ constexpr Twin kTwins[] = {
 #include "host/base/nvshmem_variables.def"
 };
 
-/// One that does not, and what serves its purpose here.
+/// A variable of NVSHMEM that is not used here, with the variable that serves its purpose.
 struct NoTwin {
   std::string_view theirs;
   const char* see;
@@ -244,12 +246,13 @@ constexpr NoTwin kNoTwins[] = {
 #define GSHMEM_NO_TWIN(theirs, see) {"NVSHMEM_" #theirs, see},
 #include "host/base/nvshmem_variables.def"
 };
-/// What images and build systems set for themselves, after "NVSHMEM_".
+/// Names after "NVSHMEM_" that container images and build systems set for themselves.
 constexpr std::string_view kPlaces[] = {"HOME",    "DIR",         "ROOT",        "PREFIX",
                                         "PATH",    "INSTALL_DIR", "INCLUDE_DIR", "LIB_DIR",
                                         "VERSION", "SRC_DIR",     "BUILD_DIR",   "INSTALL_PREFIX"};
 
-/// `text` of NVSHMEM's variable as ours has it; nothing where ours has no such value.
+/// Translates `text` of NVSHMEM's variable into the text of ours; returns nothing where ours has no
+/// such value.
 std::optional<std::string> translated(const Twin& twin, const Variable& v, std::string_view text) {
   std::string ours(text);
   for (std::string_view words = twin.words; !words.empty();) {
@@ -271,14 +274,14 @@ std::optional<std::string> translated(const Twin& twin, const Variable& v, std::
   return ours;
 }
 
-/// The text of a variable; null where it is not set. Compose files and job scripts leave variables
-/// empty, which is not set.
+/// Returns the text of a variable, or null where it is not set. Compose files and job scripts leave
+/// variables empty, which counts as not set.
 const char* text_of(const char* name, Config::Lookup lookup, void* context) {
   const char* const text = lookup(name, context);
   return text != nullptr && *text != 0 ? text : nullptr;
 }
 
-/// What a variable is set to, and by which name.
+/// The value of a variable and the name by which it was set.
 struct Setting {
   const char* name;
   std::string text;
@@ -290,21 +293,21 @@ std::optional<Setting> setting_of(const Variable& v, Config::Lookup lookup, void
     const char* const text = text_of(twin.theirs, lookup, context);
     if (text == nullptr) continue;
     if (auto ours = translated(twin, v, text); ours) return Setting{twin.theirs, *std::move(ours)};
-    // A size that is none is an error of both specifications.
+    // An invalid size is an error in both specifications.
     if (v.kind == Kind::kBytes) return Setting{twin.theirs, text};
   }
   return {};
 }
 
-/// `text` by the name under which it was set, which errors then show.
+/// Sets `v` from a setting. Errors show the name by which it was set.
 void set_by(const Setting& setting, const Variable& v, Config& config) {
   Variable named = v;
   named.name = setting.name;
   named.set(config, named, setting.text);
 }
 
-/// Edits between two words: insert, delete, replace, or swap two neighbours (optimal string
-/// alignment).
+/// Returns the edit distance of two words: insert, delete, replace, or swap two neighbours (optimal
+/// string alignment).
 std::size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<std::size_t> before(b.size() + 1), above(b.size() + 1), row(b.size() + 1);
   for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
@@ -322,8 +325,9 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
   return row[b.size()];
 }
 
-/// Of `rows`, the name that `name` is probably meant to be: at most a third of the letters after
-/// the prefix edited, but one edit always. Null when there is none.
+/// Returns the name in `rows` for which `name` is probably a misspelling. At most a third of the
+/// letters after the prefix may be edited, and one edit is always allowed. Returns null when there
+/// is no such name.
 template <class Rows, class Name>
 const char* nearest_name(std::string_view name, std::string_view prefix, const Rows& rows,
                          Name name_of) {
@@ -350,7 +354,7 @@ bool is_known(std::string_view name, const Rows& rows, Name name_of) {
          }) != std::end(rows);
 }
 
-/// `name` is that of a variable of NVSHMEM's library that changes nothing here.
+/// Is `name` a variable of NVSHMEM's library that has no effect here?
 bool lacks_twin(std::string_view name) {
   if (!name.starts_with(kTheirPrefix) || is_known(name, kTwins, &Twin::theirs)) return false;
   return std::ranges::find(kPlaces, name.substr(kTheirPrefix.size())) == std::end(kPlaces);
@@ -414,7 +418,7 @@ void env_set_default(const char* name, const std::string& value) noexcept {
   ::setenv(name, value.c_str(), 0);
 }
 
-/// What gshmem-info prints may end in a bug report.
+/// The value is not printed, since the output of gshmem-info may be pasted into a bug report.
 constexpr std::string_view kSecretName = "GSHMEM_UID_SECRET";
 
 std::vector<ConfigEntry> config_entries(Config::Lookup lookup, void* context) {

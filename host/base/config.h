@@ -1,7 +1,7 @@
-// Configuration: a plain struct of values read once from the environment, one field per line of
-// config.def. `getenv` has its only home in config.cpp. A bad value is an Error naming the
-// variable, its value and what is accepted; an unknown GSHMEM_* variable is a warning with the
-// nearest name. An empty variable is one that is not set.
+// The configuration is a plain struct of values that are read once from the environment, one field
+// per line of config.def. `getenv` is called only in config.cpp. A bad value is an Error that names
+// the variable, its value and what is accepted. An unknown GSHMEM_* variable causes a warning with
+// the nearest name. An empty variable counts as not set.
 #pragma once
 
 #include "host/base/choice.h"
@@ -46,55 +46,56 @@ struct Config {
 #define GSHMEM_STRING(field, ...) std::string field;
 #include "host/base/config.def"
 
-  /// Looks a variable up by its full name ("GSHMEM_TIMEOUT"); null = not set.
+  /// Looks up a variable by its full name ("GSHMEM_TIMEOUT"); null = not set.
   using Lookup = const char* (*)(const char* name, void* context);
 
-  /// Parses every variable of the table, unset ones from NVSHMEM's (nvshmem_variables.def) where
-  /// those are set, else from their default. A value of NVSHMEM's that ours cannot have is passed
-  /// over (config_unused_twins), but for a size. Errors: GSHMEMX_ERROR_CONFIG with name, value and
-  /// accepted values of the first bad one: `GSHMEM_TIMEOUT="abc": expected seconds (a number >= 0;
-  /// 0 = never)`. With `bad` that error is kept there instead, and what is bad has its default.
+  /// Parses every variable of the table. A variable that is not set takes its value from NVSHMEM's
+  /// variable (nvshmem_variables.def), and otherwise its default. A value of NVSHMEM's variable
+  /// that ours cannot have is ignored (config_unused_twins), except a size. Errors:
+  /// GSHMEMX_ERROR_CONFIG with name, value and accepted values of the first bad variable:
+  /// `GSHMEM_TIMEOUT="abc": expected seconds (a number >= 0; 0 = never)`. If `bad` is given, the
+  /// error is stored there instead, and bad variables have their defaults.
   [[nodiscard]] static Config from_env(std::optional<Error>* bad = nullptr);
-  /// Reads the variables from any source of values; from_env and the tests share it.
+  /// Reads the variables from any source of values; from_env and the tests use it.
   [[nodiscard]] static Config from(Lookup lookup, void* context,
                                    std::optional<Error>* bad = nullptr);
 };
 
-/// The values of the variables that must be the same on all PEs, as numbers in the table's order.
+/// Returns the values of the variables that must be the same on all PEs, as numbers in the table's
+/// order.
 [[nodiscard]] std::vector<std::uint64_t> config_same_values(const Config& config);
-/// `all` holds those of every PE, by PE. Errors: GSHMEMX_ERROR_SYMMETRY with the first variable
-/// that differs, its values and their PEs.
+/// `all` holds these values of every PE, by PE. Errors: GSHMEMX_ERROR_SYMMETRY with the first
+/// variable that differs, its values and their PEs.
 void config_require_same(const std::vector<std::uint64_t>& all);
 
-/// A variable that is not ours, such as a launcher's PMIX_RANK; null = not set.
+/// Returns a variable of another program, such as a launcher's PMIX_RANK; null = not set.
 [[nodiscard]] const char* env_lookup(const char* name) noexcept;
 
 /// Sets a variable that a library reads when it is loaded or first called, unless it is set.
 void env_set_default(const char* name, const std::string& value) noexcept;
 
-/// One variable as gshmem-info prints it. `value` is the text as set, which need not be a good one.
+/// One variable as gshmem-info prints it. `value` is the text as set, which may be invalid.
 struct ConfigEntry {
   std::string name, value, default_value, accepted, help;
-  std::string
-      set_by;  ///< its name in the environment, or that of NVSHMEM's; empty: nobody has set it
+  std::string set_by;  ///< the name by which it was set: its own or NVSHMEM's; empty = not set
   bool same_on_all_pes = false;
 };
 [[nodiscard]] std::vector<ConfigEntry> config_entries(Config::Lookup lookup, void* context);
 [[nodiscard]] std::vector<ConfigEntry> config_entries_from_env();
 
-/// "GSHMEM_SYMETRIC_SIZE is not a variable of gshmem; did you mean GSHMEM_SYMMETRIC_SIZE?" for each
-/// unknown GSHMEM_* in `environ_names`; where no name is near, a pointer to gshmem-info instead of
-/// the question. Names that start with GSHMEM_TEST_ are left alone.
+/// Returns "GSHMEM_SYMETRIC_SIZE is not a variable of gshmem; did you mean GSHMEM_SYMMETRIC_SIZE?"
+/// for each unknown GSHMEM_* in `environ_names`. If no name is similar, the text refers to
+/// gshmem-info instead of the question. Names that start with GSHMEM_TEST_ are ignored.
 [[nodiscard]] std::vector<std::string> config_unknown_names(
     const std::vector<std::string>& environ_names);
-/// `NVSHMEM_QP_DEPTH="8" is left alone: GSHMEM_QP_DEPTH takes an integer ...` for each variable of
-/// nvshmem_variables.def whose value ours cannot have.
+/// Returns `NVSHMEM_QP_DEPTH="8" is left alone: GSHMEM_QP_DEPTH takes an integer ...` for each
+/// variable of nvshmem_variables.def whose value ours cannot have.
 [[nodiscard]] std::vector<std::string> config_unused_twins(Config::Lookup lookup, void* context);
-/// Both of this process's environment.
+/// Both lists for this process's environment.
 [[nodiscard]] std::vector<std::string> config_unknown_names_from_env();
-/// "NVSHMEM_HCA_PREFIX, NVSHMEM_QP_DEPHT: no counterpart in gshmem, changes nothing; for
+/// Returns "NVSHMEM_HCA_PREFIX, NVSHMEM_QP_DEPHT: no counterpart in gshmem, changes nothing; for
 /// NVSHMEM_HCA_PREFIX see GSHMEM_NIC_DEVICES; did you mean NVSHMEM_QP_DEPTH?" for all NVSHMEM_* in
-/// `environ_names` that do not count; empty when there is none.
+/// `environ_names` that have no effect. Empty when there are none.
 [[nodiscard]] std::string config_names_without_twin(const std::vector<std::string>& environ_names);
 [[nodiscard]] std::string config_names_without_twin_from_env();
 /// Logs config_unknown_names_from_env(), once per process.
@@ -102,11 +103,11 @@ void config_warn_unknown();
 /// Logs config_names_without_twin_from_env(), once per process. Called by PE 0.
 void config_warn_without_twin();
 
-/// The variable of this process's environment that sets variable `name`: itself or NVSHMEM's.
-/// Empty where it has its default.
+/// Returns the name of the environment variable that sets variable `name`: itself or NVSHMEM's.
+/// Empty if it has its default.
 [[nodiscard]] std::string config_set_by(std::string_view name);
-/// " (GSHMEM_TEAMS is set by NVSHMEM_MAX_TEAMS)" for a line of text that names such a variable and
-/// not the one that the user has set; otherwise empty.
+/// Returns " (GSHMEM_TEAMS is set by NVSHMEM_MAX_TEAMS)" if the line names a variable that the user
+/// has set by NVSHMEM's name, and does not name that one; otherwise an empty text.
 [[nodiscard]] std::string config_note_on(std::string_view line);
 
 }  // namespace gshmem

@@ -11,7 +11,7 @@
 namespace gshmem {
 namespace {
 
-/// From here on the driver takes the copy engine by itself (H100, driver 580: from 28 KiB on).
+/// From this size on the driver uses the copy engine on its own (H100, driver 580: from 28 KiB on).
 constexpr std::size_t kByEngine = 32 * 1024;
 
 template <class Word>
@@ -66,11 +66,11 @@ CopyContext::~CopyContext() {
   cuda_.cuThreadExchangeStreamCaptureMode(&mode);
 }
 
-// The driver sends short copies to the GPU through the queue of kernels, where they wait for a time
-// slice while a kernel of another context runs: 2.4 ms, in place of 8 us, on an H100 without MPS.
-// Copies of several rows go by the copy engine, however short they are, and a word that is written
-// in stream order needs no slice either. So whole words go first. The bytes before and after them
-// come as the second row or the first one, next to some that are there already.
+// The driver sends short copies to the GPU through the queue of kernels. There they wait for a time
+// slice while a kernel of another context runs: 2.4 ms instead of 8 us, on an H100 without MPS.
+// Copies of several rows always use the copy engine, and a word that is written in stream order
+// needs no time slice either. So whole words are written first. The bytes before and after them are
+// copied as one row of two; the other row repeats bytes that are written already.
 void CopyContext::to_gpu(CUdeviceptr to, const void* from, std::size_t bytes,
                          CUstream stream) const {
   CUdeviceptr first = (to + 3) / 4 * 4, end = (to + bytes) / 4 * 4;
@@ -93,7 +93,7 @@ void CopyContext::to_gpu(CUdeviceptr to, const void* from, std::size_t bytes,
   if ((after & 1) != 0) rows(end - 1, source_of(end - 1), 1, stream);
 }
 
-/// Aligned words of 4 bytes.
+/// Copies aligned words of 4 bytes.
 void CopyContext::words(CUdeviceptr to, const char* from, std::size_t bytes,
                         CUstream stream) const {
   const auto move = [&](std::size_t moved) { to += moved, from += moved, bytes -= moved; };
@@ -113,7 +113,7 @@ void CopyContext::words(CUdeviceptr to, const char* from, std::size_t bytes,
   if (bytes != 0) word();
 }
 
-/// Two of them, without a gap.
+/// Copies two rows without a gap between them.
 void CopyContext::rows(CUdeviceptr to, const char* from, std::size_t width, CUstream stream) const {
   CUDA_MEMCPY2D copy{};
   copy.srcMemoryType = CU_MEMORYTYPE_HOST;

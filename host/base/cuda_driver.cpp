@@ -5,14 +5,14 @@
 namespace gshmem {
 namespace {
 
-// Which version of each function cuGetProcAddress returns: the newest one not newer than this. All
-// functions of cuda_driver.def have had their present signature since then. So any cuda.h from 12.0
-// on declares what a driver from 12.0 on returns.
+// The version that selects what cuGetProcAddress returns for each function: the newest one not
+// newer than this. All functions of cuda_driver.def have had their present signature since then. So
+// any cuda.h from 12.0 on declares what a driver from 12.0 on returns.
 constexpr int kCudaVersion = 12000;
 static_assert(CUDA_VERSION >= kCudaVersion, "gshmem needs the CUDA toolkit 12.0 or newer");
 
-/// Left by what ran before; every later call into the context returns it.
-/// Source: CUDA driver API, CUresult: "leaves the process in an inconsistent state".
+/// Is this error a leftover of earlier work? Every later call into the context returns it. Source:
+/// CUDA driver API, CUresult: "leaves the process in an inconsistent state".
 bool is_of_earlier_work(CUresult result) {
   switch (result) {
     case CUDA_ERROR_ECC_UNCORRECTABLE:
@@ -56,7 +56,7 @@ std::string error_text(const CudaDriver* driver, CUresult result) {
 }
 
 const CudaDriver::Loaded& process_driver() {
-  // Never freed: other static objects may still call the driver while the process ends.
+  // It is never freed: other static objects may still call the driver while the process ends.
   static const auto* const loaded = new CudaDriver::Loaded(CudaDriver::load("libcuda.so.1"));
   return *loaded;
 }
@@ -65,7 +65,7 @@ const CudaDriver::Loaded& process_driver() {
 
 void CudaDriver::resolve_all(const std::string& soname) {
   library_ = DynamicLibrary(soname);
-  // The _v2 of CUDA 12.0, which is what cuda.h's cuGetProcAddress is. An older driver lacks it.
+  // cuda.h maps cuGetProcAddress to the _v2 of CUDA 12.0. An older driver lacks it.
   auto* const get_address =
       reinterpret_cast<decltype(&::cuGetProcAddress)>(library_.find("cuGetProcAddress_v2"));
   require(get_address != nullptr, GSHMEMX_ERROR_NOT_SUPPORTED,

@@ -1,15 +1,16 @@
-// A thread's way into a CUDA context and out again. Included by whatever calls the CUDA driver,
-// from application threads and from threads of the library. Invariant: what a scope cannot enter it
-// does not leave, so that the application's own contexts stay where they are.
+// Makes a CUDA context current on a thread and restores the previous one. Included by all code that
+// calls the CUDA driver, on application threads and on threads of the library. Invariant: a scope
+// that could not enter its context does not leave it either, so the application's own contexts stay
+// current.
 #pragma once
 
 #include "host/base/cuda_driver.h"
 
 namespace gshmem {
 
-/// While it lives, calls of this thread neither fail because another thread captures a graph in
-/// global mode (cudaStreamBeginCapture's default) nor spoil what that one captures.
-/// Source: CUDA driver API, cuThreadExchangeStreamCaptureMode.
+/// During its lifetime, calls of this thread do not fail because another thread captures a graph in
+/// global mode (cudaStreamBeginCapture's default), and do not invalidate that capture. Source: CUDA
+/// driver API, cuThreadExchangeStreamCaptureMode.
 class CaptureRelaxed {
  public:
   explicit CaptureRelaxed(const CudaDriver& cuda) : cuda_(cuda) {
@@ -23,7 +24,7 @@ class CaptureRelaxed {
   CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;
 };
 
-/// A context current on this thread for as long as the object lives, and captures left alone.
+/// Keeps a context current on this thread during its lifetime, and does not disturb captures.
 class CudaScope {
  public:
   CudaScope(const CudaDriver& cuda, CUcontext context) : cuda_(cuda), relaxed_(cuda) {
@@ -40,8 +41,8 @@ class CudaScope {
   const CaptureRelaxed relaxed_;
 };
 
-/// For destructors: runs `work` in the context, or not at all where that is gone, and with it what
-/// `work` would release.
+/// For destructors: runs `work` in the context. If the context is gone, `work` does not run; the
+/// context took with it what `work` would release.
 template <class Work>
 void in_context_if_there(const CudaDriver& cuda, CUcontext context, const Work& work) noexcept {
   try {
@@ -51,7 +52,8 @@ void in_context_if_there(const CudaDriver& cuda, CUcontext context, const Work& 
   }
 }
 
-/// The call was refused because of a capture; asked again after that, it answers.
+/// Was the call refused because of a capture? When it is repeated after the capture, it returns its
+/// answer.
 inline bool is_capture_error(CUresult result) {
   return result >= CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED &&
          result <= CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;

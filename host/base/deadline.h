@@ -1,5 +1,5 @@
-// A point in time after which a wait gives up. Included by every bootstrap: each public call makes
-// one from the timeout of its creation, so nested waits share the same end. 0 seconds = never.
+// A point in time at which a wait gives up. Included by every bootstrap: each public call makes one
+// from its timeout, so nested waits share the same end. 0 seconds = never.
 #pragma once
 
 #include <algorithm>
@@ -19,26 +19,27 @@ class Deadline {
   [[nodiscard]] bool never() const noexcept { return at_ == Clock::time_point::max(); }
   [[nodiscard]] bool passed() const { return !never() && Clock::now() >= at_; }
 
-  /// This deadline, or `seconds` from now where that is sooner.
+  /// Returns this deadline, or `seconds` from now if that is sooner.
   [[nodiscard]] Deadline within(double seconds) const {
     Deadline sooner(seconds);
     sooner.at_ = std::min(sooner.at_, at_);
     return sooner;
   }
 
-  /// Of a deadline that comes.
+  /// Requires a deadline that is not "never".
   [[nodiscard]] double seconds_left() const {
     return std::max(0.0, std::chrono::duration<double>(at_ - Clock::now()).count());
   }
 
-  /// Milliseconds left for poll(2): -1 = no end, 0 = passed; a started millisecond counts whole.
+  /// Returns the milliseconds left for poll(2): -1 = no end, 0 = passed. A started millisecond
+  /// counts as a whole one.
   [[nodiscard]] int poll_ms() const {
     if (never()) return -1;
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(at_ - Clock::now()).count();
     return static_cast<int>(std::clamp<long long>(left, 0, kMaxPollMs));
   }
 
-  /// Waits until `ready()`; false when the deadline passed first.
+  /// Waits until `ready()` is true; returns false when the deadline passed first.
   template <class Ready>
   [[nodiscard]] bool wait(std::condition_variable& changed, std::unique_lock<std::mutex>& lock,
                           Ready ready) const {
@@ -48,7 +49,8 @@ class Deadline {
   }
 
  private:
-  static constexpr double kForever = 1e8;  // three years: beyond it time_point arithmetic may wrap
+  // Three years; with larger values time_point arithmetic may overflow.
+  static constexpr double kForever = 1e8;
   static constexpr long long kMaxPollMs = 1000 * 3600;
   static Clock::duration to_duration(double seconds) {
     return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
@@ -56,7 +58,7 @@ class Deadline {
   Clock::time_point at_;
 };
 
-/// The sooner one of two times for poll(2), where -1 is later than all others.
+/// Returns the sooner of two timeouts for poll(2), where -1 is later than all others.
 [[nodiscard]] inline int sooner_ms(int one, int other) {
   return static_cast<int>(std::min(static_cast<unsigned>(one), static_cast<unsigned>(other)));
 }

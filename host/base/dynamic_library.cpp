@@ -11,7 +11,7 @@
 namespace gshmem {
 
 DynamicLibrary::DynamicLibrary(const std::string& soname, Where where) : name_(soname) {
-  // Constructors of libraries need not expect that a signal interrupts their calls: libinfinipath,
+  // Constructors of libraries may not expect signals that interrupt their calls: libinfinipath,
   // which Debian's libfabric needs, ends the process.
   const SignalsHeldBack held_back;
   handle_ = dlopen(soname.c_str(), RTLD_NOW | RTLD_LOCAL);
@@ -33,7 +33,7 @@ DynamicLibrary::~DynamicLibrary() {
 }
 
 void* DynamicLibrary::find(const char* symbol) const noexcept {
-  // dlsym(nullptr, ...) would search the whole process: an empty library has no symbols.
+  // dlsym(nullptr, ...) would search the whole process, but an empty library has no symbols.
   return handle_ != nullptr ? dlsym(handle_, symbol) : nullptr;
 }
 

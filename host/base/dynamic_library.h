@@ -1,5 +1,5 @@
-// dlopen in its one home. The CUDA driver, PMIx, and later verbs and libfabric are loaded through
-// this. So the built library starts on a machine that has none of them.
+// Wraps dlopen; it is called only here. The CUDA driver, PMIx, verbs and libfabric are loaded
+// through this class. So the library starts on a machine that has none of them.
 #pragma once
 
 #include "host/base/error.h"
@@ -17,13 +17,14 @@ class DynamicLibrary {
   DynamicLibrary& operator=(DynamicLibrary&& other) noexcept;
   ~DynamicLibrary();
 
-  /// Address of `symbol`. Errors: GSHMEMX_ERROR_NOT_SUPPORTED naming library and symbol.
+  /// Returns the address of `symbol`. Errors: GSHMEMX_ERROR_NOT_SUPPORTED, which names library and
+  /// symbol.
   template <class F>
   [[nodiscard]] F* function(const char* symbol, Where where = {}) const {
     return reinterpret_cast<F*>(address(symbol, where));
   }
   [[nodiscard]] void* find(const char* symbol) const noexcept;  ///< null when absent
-  /// The symbol of one version node ("IBVERBS_1.1"); null when absent.
+  /// Finds a symbol of one version node ("IBVERBS_1.1"); null when absent.
   [[nodiscard]] void* find(const char* symbol, const char* version) const noexcept;
   [[nodiscard]] explicit operator bool() const noexcept { return handle_ != nullptr; }
 
@@ -33,8 +34,8 @@ class DynamicLibrary {
   std::string name_;
 };
 
-/// Folder of the file (library or program) that holds `address`, absolute, without "/" at its end;
-/// empty when that is not known.
+/// Returns the absolute folder of the file (library or program) that contains `address`, without a
+/// trailing "/". Empty when it is unknown.
 [[nodiscard]] std::string folder_of_code(const void* address);
 
 }  // namespace gshmem

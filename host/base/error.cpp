@@ -24,7 +24,7 @@ long check_errno(long result, std::string_view call, Where where) {
   if (result != -1) return result;
   const int code = errno;
   char buffer[128];
-  // The GNU strerror_r: unlike strerror it is thread-safe in every libc that has it.
+  // This is the GNU strerror_r: unlike strerror it is thread-safe in every libc that has it.
   std::string what(call);
   what.append(": ").append(strerror_r(code, buffer, sizeof(buffer)));
   throw Error(GSHMEMX_ERROR_SYSTEM, what, where);
@@ -52,7 +52,7 @@ std::string strprintf(const char* format, ...) {
   const int size = std::vsnprintf(nullptr, 0, format, args);
   va_end(args);
   std::string text(static_cast<std::size_t>(std::max(size, 0)), '\0');
-  // data()[size()] may be written with '\0', which is what vsnprintf puts there.
+  // vsnprintf writes '\0' to data()[size()], which is allowed.
   std::vsnprintf(text.data(), text.size() + 1, format, again);
   va_end(again);
   return text;

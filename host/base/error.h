@@ -1,6 +1,7 @@
-// Errors of the host library: a code of the public status table, what happened, and where it was
-// detected first. Thrown by value at the first detector, turned into a status at the C edge
-// (host/runtime/api), never swallowed. Invariant: `what()` alone is enough to act on.
+// Errors of the host library. An Error has a code of the public status table, a text, and the place
+// where it was detected first. It is thrown by value at the first detector, turned into a status at
+// the C edge (host/runtime/api), and never swallowed. Invariant: `what()` alone is enough to act
+// on.
 #pragma once
 
 #include <gshmem/status.h>
@@ -13,9 +14,9 @@
 
 namespace gshmem {
 
-/// A source location. Use as a trailing parameter `Where where = {}`.
-/// Constructor default arguments, because they are evaluated at the caller on g++, clang 14 and
-/// nvcc; std::source_location is missing on clang 14.
+/// A source location. Use it as a trailing parameter `Where where = {}`. It uses default arguments
+/// of the constructor, because g++, clang 14 and nvcc evaluate those at the caller; clang 14 lacks
+/// std::source_location.
 struct Where {
   const char* file;
   int line;
@@ -34,11 +35,11 @@ class Error : public std::runtime_error {
   Where where_;
 };
 
-/// Text of a status code; "unknown status N" has no entry and yields "unknown status".
+/// Returns the text of a status code. A code without an entry yields "unknown status".
 [[nodiscard]] const char* status_text(int code) noexcept;
 
-/// Throws Error{code, what} unless `ok`. `what` may be a function that makes the text: for what
-/// runs once a PE, or often.
+/// Throws Error{code, what} unless `ok`. `what` may be a function that makes the text, for checks
+/// that run often or once per PE.
 inline void require(bool ok, gshmemx_status code, const std::string& what, Where where = {}) {
   if (!ok) throw Error(code, what, where);
 }
@@ -51,12 +52,12 @@ void require(bool ok, gshmemx_status code, const What& what, Where where = {}) {
 /// "<call>: <strerror>".
 long check_errno(long result, std::string_view call, Where where = {});
 
-/// "1073741824 bytes (1 GiB)"; without the unit below 64 KiB.
+/// Returns for example "1073741824 bytes (1 GiB)"; without the unit below 64 KiB.
 [[nodiscard]] std::string size_text(std::uint64_t bytes);
-/// "1 GiB", "1.5 MiB", "17 bytes".
+/// Returns for example "1 GiB", "1.5 MiB", "17 bytes".
 [[nodiscard]] std::string size_in_units(std::uint64_t bytes);
 
-/// printf into a std::string.
+/// Formats like printf into a std::string.
 [[gnu::format(printf, 1, 2)]] std::string strprintf(const char* format, ...);
 
 }  // namespace gshmem

@@ -1,5 +1,5 @@
-// What ended a job before its time, kept so that every later call fails the same way, and the words
-// for it. Included by bootstraps and by the collectives of hosts.
+// The failure that ended a job early. It is kept so that every later call fails in the same way.
+// Included by bootstraps and by the collectives of hosts.
 #pragma once
 
 #include "host/base/error.h"
@@ -18,10 +18,10 @@ struct JobFailure {
   [[noreturn]] void raise(Where where = {}) const { throw Error(code, text, where); }
 };
 
-/// "rank 3", "ranks 1, 4, 5", "ranks 0, 1, 2, 3, 4, 5, 6, 7 and 92 more".
+/// Returns for example "rank 3", "ranks 1, 4, 5", "ranks 0, 1, 2, 3, 4, 5, 6, 7 and 92 more".
 [[nodiscard]] std::string rank_list(const std::vector<int>& ranks);
 
-/// "bootstrap allgather timed out after 2 s: rank 3 did not take part".
+/// Makes for example "bootstrap allgather timed out after 2 s: rank 3 did not take part".
 [[nodiscard]] JobFailure failure_timeout(std::string_view operation, double seconds,
                                          const std::vector<int>& missing);
 

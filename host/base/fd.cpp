@@ -14,7 +14,8 @@ namespace gshmem {
 
 Fd::Fd(int fd) noexcept : fd_(fd), forks_(fork_count()) { close_in_children(fd); }
 
-// Another thread may open the number at once: it leaves the table first.
+// The descriptor leaves the table before it is closed: another thread may open the same number at
+// once.
 Fd::~Fd() {
   if (const int fd = release(); fd >= 0) ::close(fd);
 }

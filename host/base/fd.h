@@ -1,7 +1,7 @@
-// A file descriptor that closes itself, and that the child of a fork does not have: there it is
-// closed and the object empty. Invariant: no call in a child reaches a descriptor of its parent,
-// also where the child has opened another one by that number. (A fork in the moment between the
-// system call that opens it and this object's constructor does pass it on.)
+// A file descriptor that closes itself. In the child of a fork it is closed and the object is
+// empty. Invariant: no call in a child uses a descriptor of its parent, even if the child has
+// opened another file with the same number. (A fork between the system call that opens the
+// descriptor and this object's constructor does pass it on.)
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,8 @@
 
 namespace gshmem {
 
-// Not inline: shared libraries that have it keep a table of forks each (at_fork.h).
+// It is not inline: otherwise each shared library that uses it would have a table of its own
+// (at_fork.h).
 class Fd {
  public:
   Fd() = default;
@@ -24,33 +25,34 @@ class Fd {
   }
   ~Fd();
   [[nodiscard]] int get() const noexcept;
-  /// Gives up ownership; the children of a fork then have it, too.
+  /// Gives up ownership; children of a fork then keep the descriptor.
   [[nodiscard]] int release() noexcept;
   [[nodiscard]] explicit operator bool() const noexcept { return get() >= 0; }
 
  private:
   int fd_ = -1;
-  std::uint32_t forks_ = 0;  ///< fork_count() of the process that has it
+  std::uint32_t forks_ = 0;  ///< fork_count() of the process that owns it
 };
 
-// How many this process may have open, and what to say when they are used up.
-/// The soft limit.
+// The limit on open descriptors of this process, and texts for when they are used up.
+/// Returns the soft limit.
 [[nodiscard]] std::size_t descriptor_limit() noexcept;
 /// "this process may have 1024 descriptors open (ulimit -n)".
 [[nodiscard]] std::string descriptor_limit_text();
-/// "; no descriptor is left: this process ..." where all are open; otherwise empty. For waits for
-/// what a library could not open a descriptor for.
+/// Returns "; no descriptor is left: this process ..." if all are open; otherwise an empty text. It
+/// is appended to errors of libraries that could not open a descriptor.
 [[nodiscard]] std::string descriptors_used_up_text();
-/// Raises the soft limit to the hard one where it is below `count`; true when it changed. Programs
-/// that use select(2) may rely on a low one, so only who needs many asks.
+/// Raises the soft limit to the hard limit if it is below `count`; true when it changed. Programs
+/// that use select(2) may rely on a low limit, so only calls that need many descriptors raise it.
 bool raise_descriptor_limit(std::size_t count) noexcept;
 
-/// What an accept4 that failed says: no descriptors or memory for now.
+/// Does the error of an accept4 mean that descriptors or memory are exhausted for now?
 [[nodiscard]] bool is_shortage(int error) noexcept;
 
-/// Of connections that have not shown that they belong to the job: the others are this process's.
+/// Returns how many connections may be open that have not proved that they belong to the job. The
+/// other descriptors are left to the process.
 [[nodiscard]] std::size_t stranger_limit() noexcept;
-/// For a caller to show it. One of ours does so at once.
+/// Time limit for a caller to prove that it belongs to the job. PEs of the job do so at once.
 inline constexpr double kHandshakeSeconds = 5;
 
 }  // namespace gshmem

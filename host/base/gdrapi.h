@@ -1,6 +1,6 @@
-// GDRCopy's library, loaded at run time: one function pointer per line of gdrapi.def. It maps GPU
-// memory for the CPU with the kernel module gdrdrv. Included by gpu_mapping.cpp, which says how it
-// is used, and by tests. Invariant: in a Library that load() returns, every pointer is set.
+// GDRCopy's library, loaded at run time, with one function pointer per line of gdrapi.def. It maps
+// GPU memory for the CPU with the kernel module gdrdrv. Included by gpu_mapping.cpp, which explains
+// how it is used, and by tests. Invariant: in a Library that load() returns, every pointer is set.
 #pragma once
 
 #include "host/base/dynamic_library.h"
@@ -14,20 +14,20 @@ namespace gshmem::gdr {
 
 inline constexpr const char* kSoname = "libgdrapi.so.2";
 inline constexpr const char* kDevice = "/dev/gdrdrv";
-/// A mapping starts at a multiple of this: the page of the GPU's window on PCI (GPUDirect RDMA
+/// A mapping starts at a multiple of this: the page size of the GPU's window on PCI (GPUDirect RDMA
 /// documentation, "Pinning GPU memory").
 inline constexpr std::uint64_t kPageBytes = 64 * 1024;
 
 struct Session;  // opaque
 
-/// gdr_mh_t; passed by value.
+/// This is gdr_mh_t; it is passed by value.
 struct Pin {
   unsigned long handle = 0;
 };
 
-/// gdr_info_v2_t. `reserved` is ours: a later minor version may write more.
+/// This is gdr_info_v2_t. `reserved` is added here: a later minor version may write more bytes.
 struct Info {
-  std::uint64_t address = 0;  ///< of the GPU, where the mapping begins
+  std::uint64_t address = 0;  ///< GPU address at which the mapping begins
   std::uint64_t mapped_bytes = 0;
   std::uint32_t page_bytes = 0;
   std::uint64_t deprecated_cycles = 0;
@@ -43,14 +43,15 @@ struct Library {
 #define GSHMEM_GDR_FUNCTION(name, result, ...) result (*name)(__VA_ARGS__) = nullptr;
 #include "host/base/gdrapi.def"
 
-  /// Errors: GSHMEMX_ERROR_NOT_SUPPORTED naming library and, when it is too old, symbol.
+  /// Errors: GSHMEMX_ERROR_NOT_SUPPORTED, which names the library and, when it is too old, the
+  /// symbol.
   [[nodiscard]] static Library load(const std::string& soname = kSoname);
 
  private:
   DynamicLibrary library_;
 };
 
-/// The symbols of gdrapi.def, for who looks whether a library has them.
+/// Returns the symbols of gdrapi.def, for code that checks whether a library has them.
 [[nodiscard]] std::vector<std::string> symbols();
 
 }  // namespace gshmem::gdr

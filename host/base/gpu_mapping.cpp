@@ -25,7 +25,7 @@ std::mutex& library_mutex() {
   return mutex;
 }
 
-/// Everything this thread stored is out of its write-combining buffers.
+/// Flushes everything that this thread has stored from its write-combining buffers.
 void store_fence() noexcept {
 #if defined(__x86_64__)
   _mm_sfence();
@@ -44,7 +44,7 @@ void check(int result, const char* call, std::uint64_t bytes, std::uintptr_t add
                                               errno_text(result).c_str()));
 }
 
-/// Whether gdr_open could work, in words.
+/// Explains in words why gdr_open cannot work.
 std::string why_no_session() {
   const Fd device(open(gdr::kDevice, O_RDWR | O_CLOEXEC));
   if (device)
@@ -80,13 +80,15 @@ GpuMapping::~GpuMapping() {
 }
 
 void GpuMapping::map() {
-  // Token and address space: of the old way to allow peers, unused since CUDA 6.0.
+  // Token and address space belong to an old way of granting access to peers, unused since CUDA
+  // 6.0.
   check(library_.gdr_pin_buffer(session_, base_, bytes_, 0, 0, &pin_), "gdr_pin_buffer", bytes_,
         base_);
   pinned_ = true;
   gdr::Info info;
   check(library_.gdr_get_info_v2(session_, pin_, &info), "gdr_get_info_v2", bytes_, base_);
-  // The kernel module may have rounded down to a larger page; what gdr_map gives begins there.
+  // The kernel module may have rounded the address down to a larger page; the mapping of gdr_map
+  // begins there.
   const std::uint64_t before = base_ - info.address;
   require(info.address <= base_ && info.mapped_bytes >= bytes_ + before, GSHMEMX_ERROR_SYSTEM,
           strprintf("gdr_pin_buffer of %lu bytes at 0x%lx pinned %lu at 0x%lx", bytes_, base_,

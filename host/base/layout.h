@@ -1,5 +1,5 @@
-// A number for the layout of what processes share: builds with other structs have another one.
-// Included by the owners of such memory and messages.
+// Hashes the layout of data that processes share, so that builds with different structs can be told
+// apart. Included by the owners of such memory and messages.
 #pragma once
 
 #include <cstddef>

@@ -27,12 +27,13 @@ static_assert(kLineBytes <= PIPE_BUF, "longer writes to a pipe may be split and 
 
 constexpr const char* kLabels[] = {"", "ERROR", "WARN", "INFO", "DEBUG"};
 
-// Relaxed throughout: they guard no other data; a line logged while another thread reconfigures
-// goes to the old or to the new destination.
+// Accesses are relaxed: the variables guard no other data. A line logged while another thread
+// reconfigures goes to the old or to the new destination.
 std::atomic<LogLevel> g_level{LogLevel::kWarn};
 std::atomic<int> g_fd{STDERR_FILENO};
-constinit std::mutex g_mutex;  ///< of log_configure
-/// When the library is loaded: a child must not wait for a thread that it lacks to do this.
+constinit std::mutex g_mutex;  ///< taken by log_configure
+/// Runs when the library is loaded, since a child must not wait for a thread that it lacks to do
+/// this.
 [[maybe_unused]] const bool held_over_forks = (hold_over_forks(g_mutex), true);
 thread_local int t_pe = -1;
 
@@ -53,7 +54,7 @@ std::string expand_name(const std::string& file) {
       name += file[i];
       continue;
     }
-    switch (file[++i]) {  // a '\0' after the last one
+    switch (file[++i]) {  // a '\0' follows the last character
       case 'h':
         name += host_name();
         break;
@@ -71,11 +72,11 @@ std::string expand_name(const std::string& file) {
   return name;
 }
 
-// Points the one descriptor of the log file at `name`. The number stays the same from the first
-// file on. dup3 swaps its file in one step, so that a thread inside write(2) needs no lock and
-// never meets a closed or reused descriptor.
+// Lets the one descriptor of the log file refer to `name`. The number stays the same from the first
+// file on. dup3 replaces its file in one step, so that a thread inside write(2) needs no lock and
+// never uses a closed or reused descriptor.
 int open_file(const std::string& file) {
-  static int file_fd = -1;  // under g_mutex
+  static int file_fd = -1;  // guarded by g_mutex
   const std::string name = expand_name(file);
   Fd opened(open(name.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
   if (!opened) {
@@ -95,7 +96,7 @@ int open_file(const std::string& file) {
 
 void write_line(const char* line, std::size_t size) noexcept {
   const int fd = g_fd.load(std::memory_order_relaxed);
-  // A failure has nowhere to be reported.
+  // A failure cannot be reported anywhere.
   (void)uninterrupted([&] { return write(fd, line, size); });
 }
 
@@ -106,7 +107,7 @@ std::size_t append(char* line, std::size_t used, std::size_t limit, const char* 
   if (size < 0) return used;
   const std::size_t wanted = used + static_cast<std::size_t>(size);
   if (wanted < limit) return wanted;
-  std::fill_n(line + limit - 4, 3, '.');  // cut: vsnprintf filled up to limit - 1 and a '\0'
+  std::fill_n(line + limit - 4, 3, '.');  // truncated: vsnprintf filled up to limit - 1 and a '\0'
   return limit - 1;
 }
 
@@ -129,7 +130,7 @@ void log_va(LogLevel level, int dropped, const char* format, va_list args) noexc
 
   const int prefix =
       std::snprintf(line, sizeof(line), "gshmem[%s] %s: ", pe, kLabels[static_cast<int>(level)]);
-  // The tail and the newline always fit: the text is what is cut.
+  // The tail and the newline always fit: only the text is truncated.
   std::size_t size =
       append(line, static_cast<std::size_t>(prefix), kLineBytes - tail_size, format, args);
   std::replace_if(

@@ -9,8 +9,8 @@
 namespace gshmem {
 namespace {
 
-/// This process's cgroup of version 1 that has the memory controller, with a slash in front; empty
-/// where there is none. A line is "4:cpu,memory:/slurm/job_7" (cgroups(7)).
+/// Returns this process's cgroup of version 1 that has the memory controller, with a leading slash;
+/// empty if there is none. A line is "4:cpu,memory:/slurm/job_7" (cgroups(7)).
 std::string version_1_group(const std::filesystem::path& root) {
   std::istringstream lines(whole_file(root / "proc/self/cgroup"));
   for (std::string line; std::getline(lines, line);) {
@@ -22,7 +22,7 @@ std::string version_1_group(const std::filesystem::path& root) {
   return {};
 }
 
-/// The least number in files `name` from the folder `group` of `tree` upwards.
+/// Lowers `least` to the smallest number in files `name` from the folder `group` of `tree` upwards.
 void take_least(const std::filesystem::path& tree, const std::string& group, const char* name,
                 std::optional<std::uint64_t>& least) {
   if (group.empty()) return;

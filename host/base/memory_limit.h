@@ -1,5 +1,5 @@
-// How much memory the processes of this host may use. Included by what maps heaps in host memory,
-// and by gshmem-info.
+// Finds out how much memory the processes of this host may use. Included by code that maps heaps in
+// host memory, and by gshmem-info.
 #pragma once
 
 #include <cstdint>
@@ -8,16 +8,16 @@
 
 namespace gshmem {
 
-/// The smallest memory limit from this process's cgroups of version 1 and 2 upwards, in bytes;
-/// nothing when none is set. Version 1 has a number beyond any memory for no limit. `root`: of the
-/// file system that /proc and /sys are in.
+/// Returns the smallest memory limit of this process's cgroups (versions 1 and 2) and of those
+/// above them, in bytes; nothing when there is none. Version 1 states no limit as a number larger
+/// than any memory. `root` is the root of the file system that contains /proc and /sys.
 [[nodiscard]] std::optional<std::uint64_t> cgroup_memory(const std::filesystem::path& root = "/");
 
-/// The less of the machine's memory and the cgroup's, and which of them that is. Pure.
+/// The smaller of the machine's memory and the cgroup's limit, and which of the two it is. Pure.
 struct MemoryBound {
   std::uint64_t bytes;
   const char* name;
-  /// `pes` PEs of this host have room for a heap of `heap_bytes` each.
+  /// Is there room for `pes` PEs of this host with a heap of `heap_bytes` each?
   [[nodiscard]] bool has_room(std::uint64_t heap_bytes, std::uint64_t pes) const {
     return heap_bytes <= bytes / pes;
   }

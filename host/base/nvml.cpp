@@ -12,7 +12,7 @@ struct Device;  // opaque
 
 constexpr unsigned kMaxLinks = 64;  // NVML_NVLINK_MAX_LINKS is 18 in 12.x
 
-/// nvmlPciInfo_t.
+/// This is nvmlPciInfo_t.
 struct PciInfo {
   std::array<char, 16> legacy_id{};
   std::uint32_t domain = 0, bus = 0, device = 0;
@@ -27,7 +27,7 @@ struct PciInfo {
 };
 static_assert(sizeof(PciInfo) == 68);
 
-/// NVML between its init and its shutdown, which count.
+/// NVML between nvmlInit and nvmlShutdown, which count their calls.
 class Session {
  public:
   explicit Session(const std::string& soname)
@@ -55,14 +55,14 @@ class Session {
     return info;
   }
   [[nodiscard]] bool native_atomics(Device* device, Device* peer) const {
-    constexpr int kAtomics = 3;  // NVML_P2P_CAPS_INDEX_ATOMICS
+    constexpr int kAtomics = 3;  // this is NVML_P2P_CAPS_INDEX_ATOMICS
     int status = -1;             // nvmlGpuP2PStatus_t; 0 is NVML_P2P_STATUS_OK
     check(library_.function<Result(Device*, Device*, int, int*)>("nvmlDeviceGetP2PStatus")(
               device, peer, kAtomics, &status),
           "nvmlDeviceGetP2PStatus");
     return status == 0;
   }
-  /// Null where NVML does not show that GPU to this process.
+  /// Returns null if NVML does not show that GPU to this process.
   [[nodiscard]] Device* find(const std::string& pci) const {
     try {
       return device(pci);
@@ -70,8 +70,8 @@ class Session {
       return nullptr;
     }
   }
-  /// NVLinks of `device` lead to a switch, on which all GPUs of the host are, or to the GPU at
-  /// `peer`.
+  /// Do NVLinks of `device` lead to the GPU at `peer`, or to a switch, which connects all GPUs of
+  /// the host?
   [[nodiscard]] bool is_linked_to(Device* device, const std::string& peer) const {
     const auto state =
         library_.function<Result(Device*, unsigned, unsigned*)>("nvmlDeviceGetNvLinkState");
@@ -84,7 +84,8 @@ class Session {
       unsigned is_active = 0;
       int kind = -1;
       PciInfo pci;
-      if (state(device, link, &is_active) != 0 || is_active == 0) continue;  // or no such link
+      // There may be no such link.
+      if (state(device, link, &is_active) != 0 || is_active == 0) continue;
       check(type(device, link, &kind), "nvmlDeviceGetNvLinkRemoteDeviceType");
       if (kind == kSwitch) return true;
       check(place(device, link, &pci), "nvmlDeviceGetNvLinkRemotePciInfo_v2");

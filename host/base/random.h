@@ -1,5 +1,5 @@
-// Bits that nobody guesses: keys, names of sockets, words that tell a job's letters from others'.
-// Included by what other processes can reach.
+// Random bits that nobody can guess, for keys, names of sockets, and words that identify a job's
+// letters. Included by code that other processes can reach.
 #pragma once
 
 #include "host/base/error.h"
@@ -14,7 +14,7 @@ template <class T>
 [[nodiscard]] T random_bits() {
   static_assert(std::is_trivially_copyable_v<T> && sizeof(T) <= 256);
   T value;
-  // Up to 256 bytes are never cut short (getrandom(2)).
+  // Requests of up to 256 bytes are never truncated (getrandom(2)).
   check_errno(::getrandom(&value, sizeof(value), 0), "getrandom");
   return value;
 }

@@ -1,5 +1,5 @@
-// When a wait that goes on is told of: after some seconds, then after 30 s, and from then on each
-// time after twice as long. Included by what waits for other PEs on host threads.
+// Decides when a long wait is reported: after some seconds, after 30 s, and from then on each time
+// after twice as long. Included by code that waits for other PEs on host threads.
 #pragma once
 
 #include <algorithm>
@@ -12,9 +12,9 @@ class Reminder {
   static constexpr double kSeconds = 30;
 
   explicit Reminder(double first = kSeconds) : seconds_(first) {}
-  /// How long the wait has taken when it is told of next.
+  /// Returns how long the wait has taken when it is reported next.
   [[nodiscard]] double seconds() const { return seconds_; }
-  /// Until then, more than 0.
+  /// Returns the time until then, more than 0.
   [[nodiscard]] double seconds_left() const { return std::max(seconds_ - waited(), 1e-3); }
   [[nodiscard]] bool due() const { return waited() >= seconds_; }
   void next() { seconds_ = std::max(kSeconds, 2 * seconds_); }

@@ -31,7 +31,7 @@ std::uint32_t word_at(Bytes bytes, std::size_t at) {
   return word;
 }
 
-/// Section 6.2.2.
+/// FIPS 180-4, section 6.2.2.
 void add_block(State& state, Bytes block) {
   using std::rotr;
   std::array<std::uint32_t, 64> w;
@@ -58,7 +58,7 @@ void add_block(State& state, Bytes block) {
 Digest sha256(Bytes message) {
   State state{0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
               0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
-  // Section 5.1.1: a bit, zeros, and the number of bits in 64.
+  // FIPS 180-4, section 5.1.1: a bit, zeros, and the number of bits in 64.
   std::vector<std::byte> padded(message.begin(), message.end());
   padded.push_back(std::byte{0x80});
   while (padded.size() % kBlock != kBlock - 8) padded.push_back(std::byte{0});

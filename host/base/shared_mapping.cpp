@@ -15,7 +15,7 @@
 namespace gshmem {
 namespace {
 
-/// Which file a descriptor means; equal in all processes, unlike the descriptor.
+/// Identifies the file of a descriptor. It is equal in all processes, unlike the descriptor.
 using FileId = std::pair<dev_t, ino_t>;
 
 struct Registry {
@@ -28,7 +28,8 @@ Registry& registry() {
   static Registry instance;
   return instance;
 }
-/// When the library is loaded: a child must not wait for a thread that it lacks to make it.
+/// Runs when the library is loaded, since a child must not wait for a thread that it lacks to make
+/// it.
 [[maybe_unused]] const Registry& made_at_load = registry();
 
 }  // namespace
@@ -95,7 +96,7 @@ std::shared_ptr<SharedMapping> map_shared(const Fd& segment, std::uint64_t bytes
 }
 
 namespace {
-/// Beyond that limit ftruncate(2) brings SIGXFSZ, which ends the process without a word.
+/// Beyond the limit ftruncate(2) raises SIGXFSZ, which ends the process silently.
 void require_file_size(std::uint64_t bytes) {
   rlimit limit{};
   check_errno(::getrlimit(RLIMIT_FSIZE, &limit), "getrlimit");

@@ -1,6 +1,6 @@
-// Host shared memory mapped once per process: PEs that are threads of one process get the same
-// addresses for the same segment. Saves address space, and lets ThreadSanitizer, which knows
-// memory by its address, see what PEs do to each other.
+// Host shared memory that is mapped once per process. PEs that are threads of one process get the
+// same addresses for the same segment. This saves address space. It also lets ThreadSanitizer,
+// which identifies memory by its address, see accesses of PEs to each other's memory.
 #pragma once
 
 #include "host/base/fd.h"
@@ -11,7 +11,7 @@
 
 namespace gshmem {
 
-/// `bytes` bytes of a segment, the first one at a multiple of `alignment`.
+/// A mapping of `bytes` bytes of a segment; its base is a multiple of `alignment`.
 class SharedMapping {
  public:
   SharedMapping(const Fd& segment, std::uint64_t bytes, std::uint64_t alignment);
@@ -19,11 +19,11 @@ class SharedMapping {
   SharedMapping(const SharedMapping&) = delete;
   [[nodiscard]] char* base() const noexcept { return base_; }
 
-  /// Other memory in place of `bytes` bytes from `at` on: a file's from `offset` on, all in whole
-  /// pages. Again with the same, by another PE of the process: only counted. Errors:
+  /// Replaces `bytes` bytes at offset `at` by memory of a file from `offset` on; all are in whole
+  /// pages. When another PE of the process repeats the call, it is only counted. Errors:
   /// GSHMEMX_ERROR_SYSTEM.
   void place(std::uint64_t at, std::uint64_t bytes, const Fd& file, std::uint64_t offset);
-  /// Ends one place() at `at`; with the last one nothing is mapped there.
+  /// Undoes one place() at `at`. The last call unmaps the memory.
   void clear(std::uint64_t at) noexcept;
 
  private:
@@ -37,12 +37,13 @@ class SharedMapping {
   char* base_ = nullptr;
 };
 
-/// The process's mapping of this segment, made when there is none. Shared ownership, because
-/// whichever PE leaves last unmaps. Errors: GSHMEMX_ERROR_OUT_OF_MEMORY, GSHMEMX_ERROR_SYSTEM.
+/// Returns the process's mapping of this segment, which the first call makes. Ownership is shared,
+/// because the PE that leaves last unmaps. Errors: GSHMEMX_ERROR_OUT_OF_MEMORY,
+/// GSHMEMX_ERROR_SYSTEM.
 [[nodiscard]] std::shared_ptr<SharedMapping> map_shared(const Fd& segment, std::uint64_t bytes,
                                                         std::uint64_t alignment);
 
-/// An anonymous shared-memory file of `bytes` zero bytes.
+/// Makes an anonymous shared-memory file of `bytes` zero bytes.
 [[nodiscard]] Fd make_segment(const char* name, std::uint64_t bytes);
 
 }  // namespace gshmem

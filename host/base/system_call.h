@@ -1,5 +1,5 @@
-// System calls that a signal ends early (EINTR, signal(7)): handlers of the program may lack
-// SA_RESTART. No caller of these sees it.
+// System calls that a signal can interrupt (EINTR, signal(7)): handlers of the program may lack
+// SA_RESTART. Callers of these functions do not see it.
 #pragma once
 
 #include <poll.h>
@@ -9,8 +9,8 @@
 
 namespace gshmem {
 
-/// What `call` returns, made again as long as a signal interrupts it. errno is that of the last
-/// one.
+/// Repeats `call` as long as a signal interrupts it, and returns its result. errno is that of the
+/// last call.
 template <class Call>
 auto uninterrupted(const Call& call) {
   auto result = call();
@@ -18,11 +18,11 @@ auto uninterrupted(const Call& call) {
   return result;
 }
 
-/// What poll(2) is to look for at a descriptor; one below 0 is none.
+/// Returns the entry of poll(2) for a descriptor; a negative one is ignored.
 [[nodiscard]] inline pollfd polled(int fd, short events) { return {fd, events, 0}; }
 
-/// poll(2) once. All revents are 0 when the time is over (-1 = no end), or a signal came first.
-/// Returns the number of others. Errors: GSHMEMX_ERROR_SYSTEM.
+/// Calls poll(2) once. All revents are 0 when the timeout passed (-1 = no timeout), or a signal
+/// came first. Returns the number of ready entries. Errors: GSHMEMX_ERROR_SYSTEM.
 int poll_once(std::span<pollfd> entries, int milliseconds);
 
 }  // namespace gshmem

@@ -1,7 +1,7 @@
-// Threads of the library's own. Included by whatever starts one. Invariant: they take none of the
-// signals that are sent to the process, which are for the application's threads: a handler would
-// run where the application does not expect it. A signal that all its threads hold back, to take it
-// by sigwait(3), would end the process.
+// Threads of the library. Included by all code that starts one. Invariant: they handle no signals
+// that are sent to the process, which are meant for the application's threads. A handler would run
+// where the application does not expect it. A signal that all threads of the application block, to
+// receive it by sigwait(3), would end the process.
 #pragma once
 
 #include <pthread.h>
@@ -15,9 +15,9 @@ namespace gshmem {
 
 [[noreturn]] void throw_no_thread(const std::system_error& error);
 
-/// While it lives, the calling thread holds signals back, and so do threads that it starts, for
-/// ever. Not those that a thread brings upon itself: a crash is the application's handler's to
-/// report.
+/// During its lifetime the calling thread blocks signals. Threads that it starts block them for
+/// ever. Signals that a thread causes itself are not blocked: the application's handler has to
+/// report a crash.
 class SignalsHeldBack {
  public:
   SignalsHeldBack() noexcept {
@@ -34,7 +34,7 @@ class SignalsHeldBack {
   sigset_t before_;
 };
 
-/// Errors: GSHMEMX_ERROR_SYSTEM, with the limits that allow no more threads.
+/// Errors: GSHMEMX_ERROR_SYSTEM, which names the limits that allow no more threads.
 template <class Body>
 [[nodiscard]] std::thread start_thread(Body body) {
   const SignalsHeldBack held_back;
@@ -45,8 +45,8 @@ template <class Body>
   }
 }
 
-/// Ends the process with what its streams hold written. Threads: any. A thread of the application
-/// may hold a stream's lock while it blocks, so the library waits a second for the streams at most.
+/// Ends the process after flushing its streams. Threads: any. A thread of the application may hold
+/// a stream's lock while it blocks, so the library waits at most a second for the streams.
 [[noreturn]] void end_process(int status) noexcept;
 
 }  // namespace gshmem

@@ -1,5 +1,5 @@
-// The phases of init: each runs on every PE, and what fails on one fails on all, with its reason.
-// Included by whatever makes something that all PEs must have.
+// Runs the phases of init: each runs on every PE, and a failure on one PE fails on all, with its
+// reason. Included by all code that makes something that all PEs must have.
 #pragma once
 
 #include "host/base/collectives.h"
@@ -11,24 +11,24 @@
 
 namespace gshmem {
 
-/// How one PE fared in a phase of init, as the others read it.
+/// The result of a PE in a phase of init, as the other PEs read it.
 struct PhaseReport {
   int code = GSHMEMX_SUCCESS;
   char reason[1000] = "";
 };
 
-/// A failure that all PEs know of; none waits for another.
+/// A failure that all PEs know of, so no PE waits for another.
 struct AgreedError : Error {
   using Error::Error;
 };
 
-/// How likely a failure is to be the effect of another PE's.
+/// Rates how likely a failure is the effect of another PE's failure.
 inline int remoteness(int code) {
   return code == GSHMEMX_ERROR_PEER_FAILED ? 2 : code == GSHMEMX_ERROR_TIMEOUT ? 1 : 0;
 }
 
-/// Throws when the phase failed on any PE: the own error, unless that is no more than the effect of
-/// another PE's.
+/// Throws when the phase failed on any PE. It throws this PE's own error, unless that is only the
+/// effect of another PE's.
 inline void check_reports(const std::vector<PhaseReport>& reports, int me) {
   const PhaseReport* cause = nullptr;
   const PhaseReport& mine = reports[static_cast<std::size_t>(me)];
@@ -56,7 +56,7 @@ void together(Collectives& ranks, const Phase& phase) {
     mine.code = GSHMEMX_ERROR_INTERNAL;
     std::strncpy(mine.reason, error.what(), sizeof(mine.reason) - 1);
   }
-  // Texts only of a phase that failed.
+  // Texts are exchanged only after a failure.
   const std::vector<int> codes = allgather(ranks, mine.code);
   const auto failed = [](int code) { return code != GSHMEMX_SUCCESS; };
   if (std::ranges::any_of(codes, failed)) check_reports(allgather(ranks, mine), ranks.rank());

@@ -1,5 +1,6 @@
-// Bytes of memory that others poll meanwhile: an aligned word is stored and loaded whole, with
-// release and acquire, because it may be a flag. Included by what moves bytes of heaps by the CPU.
+// Copies bytes of memory that others may poll. An aligned word is stored and loaded without
+// tearing, with release and acquire, because it may be a flag. Included by code that moves bytes of
+// heaps by the CPU.
 #pragma once
 
 #include <atomic>
@@ -9,8 +10,8 @@
 
 namespace gshmem {
 
-/// Calls `move(T{})` with the type of the one aligned word that `bytes` bytes at `at` are. False:
-/// they are none.
+/// If the `bytes` bytes at `at` are one aligned word, calls `move(T{})` with its type. Otherwise
+/// returns false.
 template <class Move>
 bool as_word(const void* at, std::size_t bytes, const Move& move) {
   const auto is = [&](std::size_t size) {
@@ -31,7 +32,7 @@ inline bool store_as_word(void* to, const void* from, std::size_t bytes) {
   });
 }
 
-/// Pairs with the release of the word's writer: a thread of this PE, a kernel, another host.
+/// Pairs with the release of the word's writer: a thread of this PE, a kernel, or another host.
 inline bool load_as_word(void* to, const void* from, std::size_t bytes) {
   return as_word(from, bytes, [&]<class T>(T value) {
     auto& word = *static_cast<T*>(const_cast<void*>(from));

@@ -25,7 +25,7 @@ bool any(const Candidates& host, const Predicate& predicate) {
   return std::ranges::any_of(host, [&](const Candidate& c) { return c.valid && predicate(c); });
 }
 
-/// Lower is better; the last of the values decides among networks that all hosts are on.
+/// Lower is better. The last value decides between networks that all hosts are on.
 using Rank = std::array<std::size_t, 3>;
 enum Reach : std::size_t { kEveryHost, kSomeHosts, kNotUnique };
 
@@ -69,7 +69,7 @@ Candidates candidates_of(const std::vector<Interface>& interfaces, const Config&
 
 std::vector<Candidate> order_addresses(const std::vector<Candidates>& hosts, int node) {
   const auto mine = static_cast<std::size_t>(node);
-  std::multimap<Rank, Candidate> ranked;  // those of one rank in their order
+  std::multimap<Rank, Candidate> ranked;  // candidates of one rank keep their order
   for (const Candidate& candidate : hosts.at(mine))
     if (candidate.valid) ranked.emplace(rank_of(candidate, hosts, mine), candidate);
   std::vector<Candidate> ordered;

@@ -1,7 +1,7 @@
-// By which of its addresses a host is best reached from others. An address that means something on
-// its own host only (loopback, bridges of containers, a network of two hosts of three) looks like
-// any other there: so hosts compare what they have. Included by unique ids and by the links between
-// hosts. Pure.
+// Chooses the addresses by which a host is best reached from other hosts. Some addresses are valid
+// on their own host only (loopback, bridges of containers, a network of two hosts of three) and
+// look like any other there. So hosts compare their addresses. Included by unique ids and by the
+// links between hosts. Pure.
 #pragma once
 
 #include "host/base/config.h"
@@ -12,7 +12,7 @@
 
 namespace gshmem::net {
 
-/// Of an address, what other hosts need to judge it; travels as it is in memory.
+/// The properties of an address that other hosts need to judge it. It is sent as it is in memory.
 struct Candidate {
   Endpoint::Family family = Endpoint::Family::kIpv4;
   std::uint8_t prefix_bits = 0;
@@ -24,14 +24,14 @@ struct Candidate {
 constexpr std::size_t kMaxCandidates = 8;
 using Candidates = std::array<Candidate, kMaxCandidates>;
 
-/// The wanted ones first, then the rest, each in the order of fitting_interfaces.
+/// Returns the wanted addresses first, then the rest, each in the order of fitting_interfaces.
 [[nodiscard]] Candidates candidates_of(const std::vector<Interface>& interfaces,
                                        const Config& config);
 
-/// Addresses of host `node`, best first. Wanted ones before others; of those, in this order:
-/// networks on which every host has an address of its own, in the order of the first host; networks
-/// that are not on all hosts; addresses that another host has too (loopback, docker0). `hosts`: by
-/// node.
+/// Returns the addresses of host `node`, best first. Wanted addresses come before others. Within
+/// those the order is: networks on which every host has an address of its own, in the order of the
+/// first host; networks that some hosts lack; addresses that another host has, too (loopback,
+/// docker0). `hosts` is indexed by node.
 [[nodiscard]] std::vector<Candidate> order_addresses(const std::vector<Candidates>& hosts,
                                                      int node);
 

@@ -9,7 +9,7 @@
 namespace gshmem::net {
 namespace {
 
-/// A header as it travels.
+/// A header in the form in which it is sent.
 struct WireHeader {
   std::uint32_t magic;
   std::uint16_t version, kind;

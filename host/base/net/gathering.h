@@ -1,7 +1,7 @@
-// What the middle of a star and every node of a tree do with contributions to collectives: one
-// collective after the other, a contribution of each member, who is missing. Included by the root
-// service of a unique id and by the tree of hosts. Pure. Invariant: members are at most one
-// collective ahead of the one under way, and what is out of turn is not taken.
+// Collects contributions to collectives, in the center of a star and in every node of a tree: one
+// collective after another, with one contribution per member. Included by the root service of a
+// unique id and by the tree of hosts. Pure. Invariant: members are at most one collective ahead of
+// the current one, and contributions out of order are not accepted.
 #pragma once
 
 #include "host/base/net/frame.h"
@@ -16,9 +16,10 @@ class Gathering {
  public:
   explicit Gathering(std::size_t members) : contributions_(members) {}
 
-  /// Of the collective under way; the first is 1.
+  /// Returns the number of the current collective; the first is 1.
   [[nodiscard]] std::uint64_t number() const { return number_; }
-  /// False: it is of another collective, or the second one of this member.
+  /// Stores a contribution. Returns false if it belongs to another collective, or is the second one
+  /// of this member.
   [[nodiscard]] bool put(std::size_t member, Frame contribution) {
     if (header_of(contribution).number != number_ || contributions_[member]) return false;
     contributions_[member] = std::move(contribution);
@@ -28,9 +29,9 @@ class Gathering {
   [[nodiscard]] bool complete() const {
     return std::ranges::all_of(contributions_, [](const Frame& frame) { return frame != nullptr; });
   }
-  /// By member; null where there is none yet.
+  /// Returns the contributions by member; null where there is none yet.
   [[nodiscard]] const std::vector<Frame>& contributions() const { return contributions_; }
-  /// The result is known: on to the next.
+  /// Moves on to the next collective; the result of this one is known.
   void finish() {
     std::ranges::fill(contributions_, nullptr);
     ++number_;

@@ -1,8 +1,8 @@
-// How the two sides of a new connection prove to each other that they know the same secret, which
-// does not cross the network: each sends a nonce and answers that of the other by an HMAC over
-// both. The one that was called proves itself first, so that a stranger in its place learns
-// nothing. Included by both sides. Pure. What follows the greeting is neither encrypted nor
-// authenticated (docs/security.md).
+// Lets the two sides of a new connection prove to each other that they know the same secret,
+// without sending it. Each side sends a nonce and answers the other's nonce by an HMAC over both.
+// The called side proves itself first, so that a stranger in its place learns nothing. Included by
+// both sides. Pure. Data after the greeting is neither encrypted nor authenticated
+// (docs/security.md).
 #pragma once
 
 #include "host/base/net/frame.h"
@@ -15,8 +15,8 @@ namespace gshmem::net {
 
 enum class Side : char { kCalled = 'c', kCaller = 'r' };
 
-/// That `side` knows `secret`, for this greeting alone: `hello` has the caller's nonce, `nonce` is
-/// that of the one that was called.
+/// The proof that `side` knows `secret`, valid for this greeting only. `hello` has the caller's
+/// nonce; `nonce` is that of the called side.
 [[nodiscard]] inline Digest proof_of(Side side, std::string_view secret, const Frame& hello,
                                      const Cookie& nonce) {
   Bytes text{static_cast<std::byte>(side)};
@@ -33,7 +33,7 @@ enum class Side : char { kCalled = 'c', kCaller = 'r' };
   return make_frame({.kind = FrameKind::kChallenge}, payload);
 }
 
-/// The caller's answer to a challenge; null when that is of one that does not know the secret.
+/// Returns the caller's answer to a challenge; null when the challenger does not know the secret.
 [[nodiscard]] inline Frame answer_to(const Frame& challenge, const Frame& hello,
                                      std::string_view secret) {
   const ByteView payload = payload_of(challenge);

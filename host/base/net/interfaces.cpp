@@ -49,7 +49,7 @@ int rank_of(const Interface& interface) {
   return interface.loopback ? rank + 4 : rank;
 }
 
-/// 0 without a mask: then nobody else is on that network.
+/// Returns 0 without a mask: then no other host is on that network.
 int bits_of_mask(const sockaddr* mask) {
   const auto endpoint = endpoint_from(mask);
   if (!endpoint) return 0;
@@ -87,7 +87,7 @@ std::vector<Interface> list_interfaces() {
 std::vector<Interface> fitting_interfaces(const std::vector<Interface>& interfaces,
                                           const std::string& filter, AddressFamily family) {
   const NameFilter names(filter);
-  std::multimap<int, Interface> ranked;  // those of one rank in their order
+  std::multimap<int, Interface> ranked;  // interfaces of one rank keep their order
   for (const Interface& interface : interfaces) {
     const bool v4 = interface.address.family == Endpoint::Family::kIpv4;
     const bool family_fits =

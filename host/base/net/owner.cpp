@@ -18,8 +18,8 @@ const char* table_of(Endpoint::Family family) {
   return family == Endpoint::Family::kIpv4 ? "/proc/net/tcp" : "/proc/net/tcp6";
 }
 
-/// An address in a line of the table: words of the address as they are in memory, then the port
-/// (proc(5)).
+/// Returns an address in the format of the table: the words of the address as they are in memory,
+/// then the port (proc(5)).
 std::string column_of(const Endpoint& endpoint) {
   std::string text;
   const std::size_t bytes = endpoint.family == Endpoint::Family::kIpv4 ? 4 : 16;
@@ -52,7 +52,7 @@ std::optional<uid_t> peer_user(const Fd& connection) {
     std::string number, from, to, state, queues, timer, retransmits;
     uid_t user = 0;
     columns >> number >> from >> to >> state >> queues >> timer >> retransmits >> user;
-    // Of a connection that its process has closed the kernel knows no user: 0.
+    // For a connection that its process has closed, the kernel does not know the user and shows 0.
     constexpr const char* kEstablished = "01";
     if (columns && from == local && to == remote && state == kEstablished) return user;
   }

@@ -12,7 +12,7 @@
 namespace gshmem::net {
 namespace {
 
-constexpr int kPauseMs = 100;  // when the process is out of descriptors
+constexpr int kPauseMs = 100;  // pause when the process is out of descriptors
 
 }  // namespace
 
@@ -39,7 +39,7 @@ void Reception::serve(const pollfd* entries) {
   for (std::size_t i = 0; i < polled_callers_; ++i) {
     if (entries[polled_listeners_ + i].revents != 0) greet(callers_[i]);
   }
-  for (std::size_t i = 0; i < listeners_.size(); ++i) {  // greet may have closed them
+  for (std::size_t i = 0; i < listeners_.size(); ++i) {  // greet may have closed the listeners
     if (entries[i].revents != 0) accept_all(i);
   }
   std::erase_if(callers_, [this](const Caller& caller) {
@@ -55,22 +55,24 @@ int Reception::poll_ms() const {
 
 void Reception::close() { listeners_.clear(); }
 
-/// `listener`: one of listeners_, which may be none afterwards.
+/// `listener` is an index into listeners_, which may be empty afterwards.
 void Reception::accept_all(std::size_t listener) {
   while (listens()) {
-    // Those that have been challenged need a moment; others make room for who comes.
+    // Callers that have been challenged need a moment; other callers are dropped to make room for
+    // new ones.
     paused_ = callers_.size() > stranger_limit() && !drop_oldest();
     if (paused_) return;
     Fd fd = accept_from(listeners_[listener]);
     if (!fd) {
       const int error = errno;
-      // To try again would find the same connection and fail the same way, at once and for ever.
+      // A second accept would find the same connection and fail in the same way, in an endless
+      // loop.
       if (!is_shortage(error) || drop_oldest()) return;
       shortage_ = std::string("accept4: ") + std::strerror(error) + "; " + descriptor_limit_text();
       paused_ = true;
       return;
     }
-    // One of ours is let in at once, before it could make room for others.
+    // A caller of this job is accepted at once, before it could be dropped to make room.
     callers_.emplace_back(std::move(fd));
     greet(callers_.back());
     if (callers_.back().done) callers_.pop_back();
@@ -78,7 +80,7 @@ void Reception::accept_all(std::size_t listener) {
   }
 }
 
-/// Not one that has been challenged.
+/// Drops the oldest caller that has not been challenged.
 bool Reception::drop_oldest() {
   const auto oldest = std::ranges::find_if(
       callers_, [](const Caller& caller) { return !caller.done && caller.hello == nullptr; });
@@ -111,7 +113,7 @@ void Reception::greet(Caller& caller) {
   Stream& stream = caller.stream;
   stream.send_some();
   while (const Frame frame = stream.receive()) {
-    caller.done = caller.refused;  // one that goes on all the same
+    caller.done = caller.refused;  // ends a caller that continues although it was refused
     if (caller.done) return;
     if (secret_ && caller.hello == nullptr) {
       challenge(caller, frame);
@@ -122,7 +124,7 @@ void Reception::greet(Caller& caller) {
       caller.done = true;
       return take_(std::move(stream), header_of(secret_ ? caller.hello : frame));
     }
-    caller.hello = nullptr;  // it may make room for others
+    caller.hello = nullptr;  // it may be dropped to make room for others
     refuse(caller, why);
   }
   if (stream.state() == Stream::State::kOpen) return;

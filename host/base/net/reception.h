@@ -1,8 +1,9 @@
-// Takes in the processes that are to call, whatever else calls: they come with a kHello, and what
-// does not say one in time is hung up on. Included by whatever listens: the root service of a
-// unique id, a host's first PE, PEs of one host. Invariant: strangers cost this process a few
-// descriptors for a few seconds and nothing else. A caller that is refused is told why. Where there
-// is a secret, nobody is judged or taken before it has proved that it knows it (greeting.h).
+// Accepts the connections of the processes that are expected, among those of strangers. Callers
+// begin with a kHello; a caller that does not send one in time is disconnected. Included by
+// everything that listens: the root service of a unique id, a host's first PE, PEs of one host.
+// Invariant: strangers cost this process a few descriptors for a few seconds and nothing else. A
+// caller that is refused is told the reason. If there is a secret, no caller is judged or accepted
+// before it has proved that it knows the secret (greeting.h).
 #pragma once
 
 #include "host/base/deadline.h"
@@ -22,12 +23,12 @@ namespace gshmem::net {
 
 class Reception {
  public:
-  /// Who may come in: a JobFailure says why not.
+  /// Decides who may come in: a JobFailure has the reason for a refusal.
   using Judge = std::function<JobFailure(const Stream& caller, const Frame& hello)>;
   using Take = std::function<void(Stream caller, const FrameHeader& hello)>;
   struct Secret {
     std::string text;
-    /// A caller that says this does not know it.
+    /// Is called for a caller that claims that this side does not know the secret.
     std::function<void(const Stream& caller, const FrameHeader& hello)> on_stranger;
   };
   Reception(std::vector<Fd> listeners, Judge judge, Take take,
@@ -38,21 +39,22 @@ class Reception {
         secret_(std::move(secret)) {}
 
   /// Waits for callers and serves them, until something has happened or `deadline` has passed.
-  /// True when there is something to read from `also`, which may be empty.
+  /// Returns true when `also`, which may be empty, is readable.
   bool wait(const Deadline& deadline, const Fd& also = Fd());
 
-  // For a loop of the owner's, in the place of wait.
-  /// Appends what is to be polled.
+  // For owners that have a loop of their own, instead of wait.
+  /// Appends the descriptors to poll.
   void add_to(std::vector<pollfd>& entries);
-  /// After poll(2): `entries` are those of add_to. `judge` and `take` are called in here.
+  /// Call this after poll(2): `entries` are those of add_to. `judge` and `take` are called from
+  /// here.
   void serve(const pollfd* entries);
-  /// When serve is to be called although nothing happens; -1 = need not be.
+  /// Returns when serve must be called even if no event occurs; -1 = never.
   [[nodiscard]] int poll_ms() const;
 
-  /// Nobody else is to come.
+  /// No more callers are expected.
   void close();
   [[nodiscard]] bool listens() const { return !listeners_.empty(); }
-  /// What has kept this process from taking a caller in just now.
+  /// Returns what has kept this process from accepting a caller just now.
   [[nodiscard]] const std::string& shortage() const { return shortage_; }
 
  private:
@@ -60,9 +62,9 @@ class Reception {
     explicit Caller(Fd fd) : stream(std::move(fd), {FrameKind::kHello}) {}
     Stream stream;
     Deadline until{kHandshakeSeconds};
-    Frame hello;           ///< of one that has been challenged ...
-    Cookie nonce{};        ///< ... with this
-    bool refused = false;  ///< has been told why; stays until it hangs up
+    Frame hello;           ///< the hello of a caller that has been challenged ...
+    Cookie nonce{};        ///< ... with this nonce
+    bool refused = false;  ///< it has been told the reason; stays until it disconnects
     bool done = false;
   };
   void accept_all(std::size_t listener);
@@ -78,7 +80,7 @@ class Reception {
   std::optional<Secret> secret_;
   std::deque<Caller> callers_;  ///< oldest first
   std::size_t polled_listeners_ = 0, polled_callers_ = 0;
-  bool paused_ = false;  ///< does not listen for a moment
+  bool paused_ = false;  ///< does not accept for a moment
   std::string shortage_;
 };
 

@@ -24,7 +24,7 @@
 namespace gshmem::net {
 namespace {
 
-/// An endpoint in the form that the socket calls take.
+/// An endpoint in the form that socket calls take.
 struct SocketAddress {
   union {
     sockaddr any;
@@ -53,7 +53,8 @@ void set_option(const Fd& fd, int level, int option, int value) {
   check_errno(setsockopt(fd.get(), level, option, &value, sizeof value), "setsockopt");
 }
 
-/// No delay for small frames; a host that vanishes without a word is noticed within half a minute.
+/// Small frames are sent without delay. A host that vanishes silently is detected within half a
+/// minute.
 void prepare_stream(const Fd& fd) {
   set_option(fd, IPPROTO_TCP, TCP_NODELAY, true);
   set_option(fd, SOL_SOCKET, SO_KEEPALIVE, true);
@@ -76,7 +77,7 @@ Endpoint local_endpoint(const Fd& fd) {
   return endpoint_from(&address.any).value_or(Endpoint{});
 }
 
-/// "host:port" or "[ipv6]:port". The host is empty where it is neither.
+/// "host:port" or "[ipv6]:port". The host is empty if the text is neither.
 struct HostAndPort {
   std::string host, port;
 };
@@ -176,7 +177,7 @@ std::vector<Endpoint> to_listen_on(const std::string& address, AddressFamily fam
   std::array<std::uint8_t, 16> bytes{};
   const bool literal = inet_pton(AF_INET, host.c_str(), bytes.data()) == 1 ||
                        inet_pton(AF_INET6, host.c_str(), bytes.data()) == 1;
-  // As every host calls itself: localhost, ip6-localhost, ip6-loopback.
+  // Every host calls itself by these names: localhost, ip6-localhost, ip6-loopback.
   const bool meant = literal || host.find("localhost") != std::string::npos ||
                      host.find("loopback") != std::string::npos;
   if (meant || !std::ranges::all_of(resolved, is_loopback)) return resolved;
@@ -191,15 +192,15 @@ std::vector<Endpoint> to_listen_on(const std::string& address, AddressFamily fam
 
 Listener listen_on(const Endpoint& endpoint, bool* in_use) {
   Listener listener{new_socket(endpoint), {}};
-  // The connections of a job that has ended may still hold the port; a listener may not.
+  // The connections of a job that has ended may still hold the port; another listener may not.
   set_option(listener.fd, SOL_SOCKET, SO_REUSEADDR, true);
-  // Who says nothing costs the kernel a little, and this process no descriptor. Where the system
-  // lacks the option, the limits of those who accept have to do.
+  // A caller that sends nothing costs the kernel a little, and this process no descriptor. If the
+  // system lacks the option, the limits of the code that accepts have to suffice.
   const int silent_seconds = static_cast<int>(kHandshakeSeconds);
   (void)setsockopt(listener.fd.get(), IPPROTO_TCP, TCP_DEFER_ACCEPT, &silent_seconds,
                    sizeof silent_seconds);
   const SocketAddress address(endpoint);
-  constexpr int kBacklog = 4096;  // every rank of a job may knock at once
+  constexpr int kBacklog = 4096;  // all ranks of a job may connect at the same time
   const bool failed = bind(listener.fd.get(), &address.any, address.bytes) != 0 ||
                       listen(listener.fd.get(), kBacklog) != 0;
   if (failed && errno == EADDRINUSE && in_use != nullptr) {
@@ -232,7 +233,7 @@ Attempt connect_to(const Endpoint& endpoint, const Deadline& deadline) {
   socklen_t bytes = sizeof error;
   check_errno(getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &error, &bytes), "getsockopt");
   if (error != 0) return {{}, error};
-  // With nobody listening, a connection to an ephemeral port of this host can meet itself.
+  // If nobody listens, a connection to an ephemeral port of this host can connect to itself.
   if (local_endpoint(fd) == endpoint) return {{}, ECONNREFUSED};
   prepare_stream(fd);
   return {std::move(fd), 0};

@@ -24,8 +24,8 @@ void Stream::send_some() {
     });
     if (sent == -1) {
       if (would_wait(errno)) return;
-      // Last words of the other side may still be readable: reading finds the end. But a socket
-      // tells an error of the network only once.
+      // The last frames of the other side may still be readable; reading them finds the end. The
+      // error is stored, since a socket reports a network error only once.
       send_error_ = errno;
       outgoing_.clear();
       sent_ = 0;
@@ -54,7 +54,7 @@ Frame Stream::receive() {
     const std::size_t got = read_some(incoming_.data() + have_, incoming_.size() - have_);
     if (got == 0) return nullptr;
     have_ += got;
-    // Before there is a header: something else may have said all it has to say.
+    // The header is incomplete: a sender with another protocol may have sent everything already.
     if (whole_ == 0 && !begins_like_a_frame(ByteView(incoming_).first(have_)))
       state_ = State::kStranger;
   }
@@ -62,7 +62,7 @@ Frame Stream::receive() {
 }
 
 void Stream::accept_header() {
-  // It is one: its first bytes were those of a frame.
+  // The decoding succeeds: the first bytes were checked.
   const FrameHeader header =
       decode_header(ByteView(incoming_).first<FrameHeader::kBytes>()).value();
   const bool fail = header.kind == FrameKind::kFail;
