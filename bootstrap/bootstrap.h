@@ -1,8 +1,8 @@
-// Who the PEs of a job are, and how they exchange their first addresses; from then on they meet by
-// host/control. Implementations: pmix (launchers), mpi (application's communicator), uid (TCP),
-// threads (several PEs in one process), single. All pass tests/bootstrap. Invariant: every call
-// ends within the timeout given at creation, with the data of all ranks or with an Error. The Error
-// names the rank that is missing where that is known.
+// A bootstrap tells a PE its rank and the size of the job, and exchanges the first addresses of the
+// PEs. After that they synchronize by host/control. Implementations: pmix (launchers), mpi
+// (application's communicator), uid (TCP), threads (several PEs in one process), single. All pass
+// tests/bootstrap. Invariant: every call ends within the timeout given at creation, with the data
+// of all ranks or with an Error. The Error names the missing rank where it is known.
 #pragma once
 
 #include "host/base/collectives.h"
@@ -23,56 +23,60 @@ class Bootstrap : public Collectives {
  public:
   [[nodiscard]] virtual const char* name() const noexcept = 0;  ///< "pmix", "mpi", "uid", ...
 
-  /// `lost(why)` is called when the launcher does not watch over the job any more, on a thread of
-  /// its own, until `lost` is replaced. Threads: one at a time.
+  /// `lost(why)` is called on a thread of its own when the launcher no longer watches over the job,
+  /// until `lost` is replaced. Threads: one at a time.
   virtual void on_lost(std::function<void(const std::string& why)> /*lost*/) {}
-  /// The ranks have met: all that is left is abort(). Lets go of what the others' data came by.
+  /// Called when all ranks have synchronized; only abort() is used afterwards. Releases what the
+  /// exchange of data needed.
   virtual void finish() noexcept {}
-  /// Has the launcher end the processes of the job, where it can. This process may run on: the
+  /// Makes the launcher end the processes of the job, if it can. This process may continue: the
   /// caller decides how it ends.
   virtual void abort(int /*code*/, std::string_view /*reason*/) noexcept {}
 };
 
-/// Of what a rank brings to an allgather of a bootstrap.
+/// The limit on the bytes that a rank contributes to an allgather of a bootstrap.
 inline constexpr std::size_t kMaxBytes = std::size_t{1} << 16;
 
 using gshmem::allgather;
 
-/// The bootstrap that the configuration and the environment ask for (GSHMEM_BOOTSTRAP).
-/// auto: pmix when a PMIx server started us (PMIX_RANK and PMIX_NAMESPACE set and the server
-/// answers), uid when GSHMEM_UID_ADDRESS or torchrun's variables are set, else single. Errors:
-/// GSHMEMX_ERROR_BOOTSTRAP where a launcher started this process as one of several, and none of
-/// these is there.
+/// Creates the bootstrap that the configuration and the environment select (GSHMEM_BOOTSTRAP).
+/// auto: pmix when a PMIx server started this process (PMIX_RANK and PMIX_NAMESPACE are set and the
+/// server answers), uid when GSHMEM_UID_ADDRESS or torchrun's variables are set, otherwise single.
+/// Errors: GSHMEMX_ERROR_BOOTSTRAP if a launcher started this process as one of several, and none
+/// of these is available.
 [[nodiscard]] std::unique_ptr<Bootstrap> create(const Config& config);
 
-/// A launcher, by the variables that it sets for each process. The first two give rank and size of
-/// a job by GSHMEM_UID_ADDRESS.
+/// A launcher, described by the variables that it sets for each process. The first two give rank
+/// and size for a job by GSHMEM_UID_ADDRESS.
 struct Launcher {
   const char* name;
   const char *rank, *size;
-  const char* local_size;  ///< processes on this host, where `size` may not be set; or empty
-  const char* way_out;     ///< how its processes join a job
+  /// Number of processes on this host, for when `size` is not set; may be empty.
+  const char* local_size;
+  const char* way_out;  ///< explains how its processes can join a job
 };
-/// The launcher that started this process as one of several; null = none says so.
+/// Returns the launcher that started this process as one of several; null if there is none.
 [[nodiscard]] const Launcher* launcher_of_several(Config::Lookup lookup, void* context);
-/// That they cannot join a job, with the variable that says how many they are.
+/// Returns a text that says that these processes cannot join a job, with the variable that holds
+/// their number.
 [[nodiscard]] std::string cannot_join(const Launcher& launcher, Config::Lookup lookup,
                                       void* context);
-/// Under torchrun rank 0 listens on the port this far from MASTER_PORT: above, or below where there
-/// is none. PyTorch's store has MASTER_PORT itself, and jobs side by side have the next ones.
+/// Under torchrun rank 0 listens on the port that is this far from MASTER_PORT: above it, or below
+/// it if that port would be out of range. PyTorch's store uses MASTER_PORT itself, and jobs on the
+/// same host use the next ports.
 inline constexpr int kTorchrunPortOffset = 119;
 
 [[nodiscard]] std::unique_ptr<Bootstrap> create_single();
-/// Rank, size and data come from the launcher's server. abort() has the launcher end the job. PMIx
-/// itself is left at process exit, not with the bootstrap. Errors:
+/// Rank, size and data come from the launcher's server. abort() makes the launcher end the job.
+/// PMIx itself is finalized at process exit, not with the bootstrap. Errors:
 /// GSHMEMX_ERROR_BOOTSTRAP when there is no server ("not started by a PMIx launcher ..."),
 /// GSHMEMX_ERROR_NOT_SUPPORTED when libpmix is missing or the build has no PMIx.
 [[nodiscard]] std::unique_ptr<Bootstrap> create_pmix(const Config& config);
-/// `comm`: address of the application's MPI_Comm (MPI_Comm*), of which the job gets a duplicate.
+/// `comm` is the address of the application's MPI_Comm (MPI_Comm*); the job uses a duplicate of it.
 /// Loads the plugin libgshmem_bootstrap_mpi.so, which is compiled against the mpi.h found at build
 /// time. Threads: calls MPI from the calling thread only, until finish().
 [[nodiscard]] std::unique_ptr<Bootstrap> create_mpi(const void* comm, const Config& config);
-/// This process's, in a communicator as of create_mpi. Local.
+/// Rank and size of this process in a communicator (see create_mpi). The call is local.
 struct Place {
   int rank, size;
 };
@@ -82,14 +86,14 @@ struct Place {
                                                     const Config& config);
 /// Rank 0 listens on GSHMEM_UID_ADDRESS; no id needs to be shared.
 [[nodiscard]] std::unique_ptr<Bootstrap> create_uid_from_address(const Config& config);
-/// Makes an id: listens on the addresses that fit GSHMEM_UID_INTERFACE, and packs them with a
-/// random secret. The root service gets a thread when the first rank calls. It ends when the last
-/// rank has left, at the latest with the process; the ranks that are left then fail. Where no rank
-/// has come for an hour (GSHMEM_BOOTSTRAP_TIMEOUT where that is longer, 0 = never), it ends with an
-/// error in the log.
+/// Makes an id: listens on the addresses that match GSHMEM_UID_INTERFACE, and packs them with a
+/// random secret. The root service gets a thread when the first rank connects. It ends when the
+/// last rank has left, at the latest with the process; ranks that are still connected then fail. If
+/// no rank has connected for an hour (or GSHMEM_BOOTSTRAP_TIMEOUT if that is longer, 0 = never), it
+/// ends with an error in the log.
 void make_uniqueid(gshmemx_uniqueid* id, const Config& config);
 
-/// N bootstraps for N threads of this process, one at least; element r is rank r.
+/// Creates N bootstraps (at least one) for N threads of this process; element r is rank r.
 [[nodiscard]] std::vector<std::unique_ptr<Bootstrap>> create_threads(int size,
                                                                      double timeout_seconds);
 

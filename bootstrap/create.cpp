@@ -1,4 +1,4 @@
-// GSHMEM_BOOTSTRAP: which way the ranks find each other.
+// Chooses how the ranks find each other (GSHMEM_BOOTSTRAP).
 #include "bootstrap/bootstrap.h"
 #include "host/base/files.h"
 #include "host/base/log.h"
@@ -10,7 +10,7 @@
 namespace gshmem::bootstrap {
 namespace {
 
-// torchrun last: other launchers' users set its variables as well.
+// torchrun is last: users of other launchers set its variables, too.
 constexpr Launcher kLaunchers[] = {
     {"Open MPI's mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "",
      "mpirun -x GSHMEM_UID_ADDRESS=<host of rank 0>:<port> ..., or an Open MPI of version 4 or "
@@ -37,18 +37,19 @@ constexpr Launcher kLaunchers[] = {
 
 const char* environment(const char* name, void*) { return env_lookup(name); }
 
-/// The number in a variable; 0 where there is none.
+/// Returns the number in a variable; 0 if there is none.
 int number_of(const char* name, Config::Lookup lookup, void* context) {
   const char* const text = *name != 0 ? lookup(name, context) : nullptr;
   const auto number = text != nullptr ? leading_number(text) : std::nullopt;
   return number && *number > 0 && *number <= 1'000'000'000 ? static_cast<int>(*number) : 0;
 }
 
-/// torchrun started this process itself: what is left of another launcher's variables belongs to
-/// torchrun.
+/// Did torchrun start this process itself? Then other launchers' variables are leftovers that
+/// torchrun has inherited.
 bool is_torchrun() { return env_lookup("TORCHELASTIC_RUN_ID") != nullptr; }
 
-/// Where the ranks of torchrun meet; empty where it does not say. PyTorch has MASTER_PORT itself.
+/// Returns the address at which ranks under torchrun synchronize; empty if torchrun does not
+/// provide one. PyTorch uses MASTER_PORT itself.
 std::string torchrun_address() {
   const char* const host = env_lookup("MASTER_ADDR");
   const int port = number_of("MASTER_PORT", environment, nullptr);
@@ -59,8 +60,8 @@ std::string torchrun_address() {
   return (is_ipv6 ? "[" + name + "]" : name) + ":" + std::to_string(beside);
 }
 
-/// By address, with rank and size from the launcher where GSHMEM_UID_RANK and GSHMEM_UID_SIZE are
-/// not set.
+/// Creates a bootstrap from an address. Rank and size come from the launcher where GSHMEM_UID_RANK
+/// and GSHMEM_UID_SIZE are not set.
 std::unique_ptr<Bootstrap> create_by_address(Config config, const Launcher* launcher) {
   if (launcher != nullptr && config.uid_rank < 0 && config.uid_size < 0) {
     config.uid_rank = number_of(launcher->rank, environment, nullptr);
@@ -79,14 +80,15 @@ std::unique_ptr<Bootstrap> create_by_address(Config config, const Launcher* laun
   }
 }
 
-/// Null when the launcher set the variables but its server does not answer (left-over environment).
+/// Returns null when the launcher set the variables but its server does not answer (left-over
+/// environment).
 std::unique_ptr<Bootstrap> try_pmix(const Config& config) {
   if (env_lookup("PMIX_RANK") == nullptr || env_lookup("PMIX_NAMESPACE") == nullptr) return nullptr;
   try {
     return create_pmix(config);
   } catch (const Error& error) {
     // Without libpmix, or with a server that hangs, every process would silently become a job of
-    // its own: only an explicit address or choice may pass over that.
+    // its own. Only an explicit address or choice may override that.
     const bool left_over = error.code() == GSHMEMX_ERROR_BOOTSTRAP;
     if (!left_over && config.uid_address.empty()) throw;
     GSHMEM_WARN("PMIX_RANK is set, but PMIx is not usable: %s", error.what());

@@ -1,5 +1,5 @@
-// The application's MPI communicator as a bootstrap, through a plugin: libgshmem itself knows no
-// MPI.
+// Uses the application's MPI communicator as a bootstrap, through a plugin: libgshmem itself does
+// not link MPI.
 #include "bootstrap/bootstrap.h"
 #include "bootstrap/mpi/plugin.h"
 #include "host/base/dynamic_library.h"
@@ -14,7 +14,8 @@ namespace {
 
 constexpr char kPluginName[] = "libgshmem_bootstrap_mpi.so";
 
-/// Beside us first: that is the plugin of this very build. Then where the system looks.
+/// Looks first in the folder of this library, which has the plugin of this very build, and then in
+/// the system's folders.
 DynamicLibrary load_plugin() {
   const std::filesystem::path here = folder_of_code(kPluginName);
   for (const auto& folder : {here, here / ".." / "lib"}) {
@@ -60,7 +61,7 @@ class Mpi final : public Bootstrap {
     require(bytes <= kMaxBytes, GSHMEMX_ERROR_INVALID_VALUE,
             strprintf("bootstrap allgather of %zu bytes per rank; at most %zu", bytes, kMaxBytes));
     gshmem_mpi_text why{};
-    // MPI's of no bytes need not wait for anybody.
+    // An MPI collective of no bytes need not wait for other ranks.
     check(bytes == 0 ? plugin_->barrier(job_, timeout_seconds_, &why)
                      : plugin_->allgather(job_, send, recv, bytes, timeout_seconds_, &why),
           why);
@@ -71,7 +72,7 @@ class Mpi final : public Bootstrap {
   }
 
  private:
-  /// The first failure is what every later call reports.
+  /// Stores the first failure, which every later call reports.
   void check(int status, const gshmem_mpi_text& why) {
     if (status == GSHMEMX_SUCCESS) return;
     failure_ = {static_cast<gshmemx_status>(status), why.text};

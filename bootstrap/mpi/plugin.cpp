@@ -1,8 +1,8 @@
 // libgshmem_bootstrap_mpi.so: collectives over a duplicate of the application's communicator.
 //
 // Non-blocking collectives with MPI_Test give every call a deadline. A collective that did not
-// finish cannot be cancelled, so its buffers belong to the job and outlive it. MPI is called by the
-// thread that calls init alone, so whatever thread support it has will do.
+// finish cannot be cancelled, so its buffers belong to the job and outlive the call. Only the
+// thread that calls init calls MPI, so any level of thread support is enough.
 #include "bootstrap/mpi/plugin.h"
 
 #include <gshmem/status.h>
@@ -72,7 +72,7 @@ class Job {
   [[nodiscard]] int rank() const { return rank_; }
   [[nodiscard]] int size() const { return size_; }
 
-  /// `bytes` fit an int.
+  /// `bytes` must fit an int.
   void allgather(const std::byte* send, std::byte* recv, std::size_t bytes, double seconds) {
     require_not_finalized();
     memory_->send.assign(send, send + bytes);
@@ -94,8 +94,8 @@ class Job {
   }
 
  private:
-  /// The memory that MPI reads and writes. After a failed call it may do so for ever, so then this
-  /// leaks, and the communicator with it: freeing that is collective.
+  /// The memory that MPI reads and writes. After a failed call MPI may access it for ever. Then it
+  /// is leaked, and the communicator with it, since freeing a communicator is collective.
   struct Memory {
     MPI_Comm comm = MPI_COMM_NULL;
     std::vector<std::byte> send, recv;
@@ -123,7 +123,7 @@ class Job {
              "take part",
              operation, seconds);
       }
-      std::this_thread::sleep_for(std::chrono::microseconds(50));  // for the other ranks
+      std::this_thread::sleep_for(std::chrono::microseconds(50));  // lets the other ranks run
     }
   }
 
@@ -132,7 +132,7 @@ class Job {
   std::unique_ptr<Memory> memory_ = std::make_unique<Memory>();
 };
 
-/// Maps what `body` throws to a status and a text.
+/// Maps an exception of `body` to a status and a text.
 template <class Body>
 int guard(gshmem_mpi_text* why, Body body) {
   try {

@@ -1,12 +1,12 @@
-// The line between libgshmem and libgshmem_bootstrap_mpi.so, which is compiled against one MPI's
-// mpi.h. Plain C types only: the two sides share no allocator, no exception and no MPI type.
-// Included by mpi.cpp (host side) and plugin.cpp (MPI side).
+// The interface between libgshmem and libgshmem_bootstrap_mpi.so, which is compiled against one
+// MPI's mpi.h. It has plain C types only: the two sides share no allocator, no exception and no MPI
+// type. Included by mpi.cpp (host side) and plugin.cpp (MPI side).
 #pragma once
 
 #include <stddef.h>
 
 #define GSHMEM_MPI_PLUGIN_VERSION 4
-/// The plugin's one symbol: const struct gshmem_mpi_plugin* gshmem_bootstrap_mpi_plugin(void).
+/// The plugin's only symbol: const struct gshmem_mpi_plugin* gshmem_bootstrap_mpi_plugin(void).
 #define GSHMEM_MPI_PLUGIN_SYMBOL "gshmem_bootstrap_mpi_plugin"
 
 struct gshmem_mpi_text {
@@ -17,10 +17,10 @@ struct gshmem_mpi_text {
 /// limit.
 struct gshmem_mpi_plugin {
   int version;  ///< GSHMEM_MPI_PLUGIN_VERSION
-  /// `comm` is an MPI_Comm*. The job gets a duplicate of it. Collective.
+  /// `comm` is an MPI_Comm*. The job uses a duplicate of it. The call is collective.
   int (*open)(const void* comm, double seconds, void** job, int* rank, int* size,
               struct gshmem_mpi_text* why);
-  /// Rank and size of this process in `comm`, an MPI_Comm*. Local.
+  /// Returns rank and size of this process in `comm`, an MPI_Comm*. The call is local.
   int (*place)(const void* comm, int* rank, int* size, struct gshmem_mpi_text* why);
   int (*allgather)(void* job, const void* send, void* recv, size_t bytes, double seconds,
                    struct gshmem_mpi_text* why);

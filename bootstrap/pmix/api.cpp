@@ -22,13 +22,13 @@ PmixApi::PmixApi()
       version(library.function<decltype(PMIx_Get_version)>("PMIx_Get_version")) {}
 
 const PmixApi& pmix_api() {
-  static const PmixApi* const api = new PmixApi;  // never deleted, see the header
+  static const PmixApi* const api = new PmixApi;  // it is never deleted, see the header
   return *api;
 }
 
 namespace {
 
-/// One call under way: filled by PMIx's thread, awaited by ours.
+/// A pending call: PMIx's thread stores the result, and ours waits for it.
 struct Pending {
   std::mutex mutex;
   std::condition_variable changed;
@@ -52,8 +52,8 @@ struct Pending {
   }
 };
 
-// Shared: after a timeout the caller is gone and PMIx's thread still holds the other reference,
-// which travels through the library as a heap-allocated copy.
+// The reference is shared: after a timeout the caller has returned while PMIx's thread still holds
+// the other reference. That one is passed through the library as a copy on the heap.
 using PendingRef = std::shared_ptr<Pending>;
 
 std::unique_ptr<PendingRef> claim(void* callback_data) {
@@ -64,7 +64,7 @@ void on_fence(pmix_status_t status, void* data) { (*claim(data))->finish(status)
 
 void on_value(pmix_status_t status, pmix_value_t* value, void* data) {
   const auto pending = claim(data);
-  PmixValue& out = (*pending)->value;  // ours until finish()
+  PmixValue& out = (*pending)->value;  // owned by the caller until finish()
   if (status == PMIX_SUCCESS && value != nullptr && value->type == PMIX_BYTE_OBJECT) {
     const auto* const first = reinterpret_cast<const std::byte*>(value->data.bo.bytes);
     out.bytes.assign(first, first + value->data.bo.size);
@@ -76,8 +76,8 @@ void on_value(pmix_status_t status, pmix_value_t* value, void* data) {
   (*pending)->finish(status);
 }
 
-/// Arguments that a call passes by address, until its callback: libpmix 5.0.1 compares the key when
-/// the answer comes.
+/// Arguments that a call passes by address; they must live until its callback. libpmix 5.0.1
+/// compares the key when the answer arrives.
 struct PendingGet : Pending {
   pmix_proc_t who{};
   std::string key;
@@ -87,8 +87,8 @@ struct PendingFence : Pending {
   std::vector<pmix_info_t> directives;
 };
 
-/// Runs `start(callback data)` and waits for its callback; a call that is refused or complete at
-/// once has none.
+/// Runs `start(callback data)` and waits for its callback. A call that is refused or completes at
+/// once has no callback.
 template <class Start>
 pmix_status_t call_and_wait(const PendingRef& pending, const Deadline& deadline, Start start) {
   auto reference = std::make_unique<PendingRef>(pending);
@@ -128,11 +128,12 @@ pmix_status_t pmix_init(const PmixApi& api, const Deadline& deadline, pmix_proc_
   struct Attempt : Pending {
     pmix_proc_t me{};
   };
-  // PMIx_Init is not for two threads at a time: who comes after a timeout waits for the same call.
+  // PMIx_Init must not run on two threads at a time. A caller that comes after a timeout waits for
+  // the same call.
   static std::shared_ptr<Attempt> under_way;
   if (!under_way) {
     under_way = std::make_shared<Attempt>();
-    // PMIx_Init and PMIx_Abort have no non-blocking form, hence the threads.
+    // PMIx_Init and PMIx_Abort have no non-blocking form, so they need threads.
     start_thread([&api, attempt = under_way] {
       attempt->finish(api.init(&attempt->me, nullptr, 0));
     }).detach();

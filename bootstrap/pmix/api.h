@@ -1,7 +1,7 @@
-// libpmix as a table of functions, loaded at run time. Included by bootstrap/pmix only; the one
-// header that includes pmix.h. Its macros are not used: in 4.2 and later many expand to calls of
-// library functions, which would bind the build to libpmix. The structures are the same in 4.2 and
-// 5 (PMIx Standard ABI, soname libpmix.so.2).
+// libpmix as a table of functions, loaded at run time. Included by bootstrap/pmix only; this is the
+// only header that includes pmix.h. Its macros are not used: in 4.2 and later many expand to calls
+// of library functions, which would link the build to libpmix. The structures are the same in 4.2
+// and 5 (PMIx Standard ABI, soname libpmix.so.2).
 #pragma once
 
 #include "host/base/deadline.h"
@@ -36,18 +36,18 @@ struct PmixApi {
 
 /// The value that a PMIx server returns for a key.
 struct PmixValue {
-  std::vector<std::byte> bytes;  ///< PMIX_BYTE_OBJECT
-  std::uint32_t number = 0;      ///< PMIX_UINT32
+  std::vector<std::byte> bytes;  ///< for PMIX_BYTE_OBJECT
+  std::uint32_t number = 0;      ///< for PMIX_UINT32
 };
 
-/// PMIx_Init, which itself waits for a server that has stopped answering for ever. PMIX_ERR_TIMEOUT
-/// when the deadline passed first; the attempt then goes on in a thread of its own, and the next
-/// call waits for it. Threads: one at a time.
+/// Calls PMIx_Init, which itself waits for ever for a server that has stopped answering. Returns
+/// PMIX_ERR_TIMEOUT when the deadline passed first. Then the attempt continues in a thread of its
+/// own, and the next call waits for it. Threads: one at a time.
 [[nodiscard]] pmix_status_t pmix_init(const PmixApi& api, const Deadline& deadline,
                                       pmix_proc_t* me);
 
-/// Waits at most until `deadline`. PMIX_ERR_TIMEOUT when it passed; the library may then still
-/// answer later, into memory that nobody reads.
+/// Waits at most until `deadline`, and returns PMIX_ERR_TIMEOUT when it has passed. The library may
+/// still answer later, into memory that is not read any more.
 [[nodiscard]] pmix_status_t pmix_fence(const PmixApi& api, const pmix_proc_t& all,
                                        const std::vector<pmix_info_t>& directives,
                                        const Deadline& deadline);

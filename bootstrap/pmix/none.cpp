@@ -1,4 +1,4 @@
-// Stands in for pmix.cpp where the build found no pmix.h.
+// Replaces pmix.cpp when the build found no pmix.h.
 #include "bootstrap/bootstrap.h"
 
 namespace gshmem::bootstrap {

@@ -1,16 +1,16 @@
-// Rank and size from the launcher's server, allgather as put + fence + get.
+// Rank and size come from the launcher's server; allgather is put + fence + get.
 //
-// A collecting fence exchanges everything that its ranks have ever put, not only what is new. So
-// the cost of each call grows with the bytes gathered before it, which the first addresses of a job
-// are few enough for. Erasing by putting a shorter value under the old key is no way out: PMIx
+// A collecting fence exchanges everything that its ranks have ever put, not only new values. So the
+// cost of a call grows with the bytes gathered before it. The first addresses of a job are few
+// enough for that. Erasing a value by putting a shorter one under the old key does not work: PMIx
 // 4.2.2's shared-memory store (gds ds21) then loses other keys ("NOT-FOUND" within 10 to 120
 // fences; the hash store is right).
 //
-// Every fence collects data, barriers included: Slurm 22.05's plain fence returns before the ranks
-// of other nodes have arrived (tests/bootstrap, late rank on two nodes), its collecting one does
-// not. A fence that reports success is no proof that every rank was there: servers complete it
-// without those that have died meanwhile. So a barrier is an allgather, too, and the value of a
-// rank that was not there is not found. A fence that does not report success is fatal.
+// Every fence collects data, barriers included. Slurm 22.05's plain fence returns before the ranks
+// of other nodes have arrived (tests/bootstrap, late rank on two nodes); its collecting fence does
+// not. A fence that reports success does not prove that every rank took part: servers complete it
+// without ranks that have died in the meantime. So a barrier is an allgather, too, and the value of
+// a rank that did not take part is not found. A fence that does not report success is fatal.
 #include "bootstrap/bootstrap.h"
 #include "bootstrap/pmix/api.h"
 #include "host/base/at_fork.h"
@@ -33,16 +33,18 @@ namespace {
 constexpr double kAbortSeconds = 5;
 constexpr double kVerdictSeconds = 2;
 
-/// Values that all ranks have exchanged, the name of the next. PMIx never forgets a key, so it
-/// counts on over re-initialisation. All ranks do the same collectives, and one whose fence fails
-/// counts for none of them, so all count alike.
+/// Number of values that all ranks have exchanged; it is the name of the next one. PMIx never
+/// forgets a key, so the count continues after a new initialization. All ranks make the same
+/// collectives, and a collective whose fence fails counts on none of them. So all ranks have the
+/// same count.
 std::atomic<std::uint64_t> values_exchanged{0};
-/// The data that this rank has put under the name of the next.
+/// The data that this rank has put under the name of the next value.
 std::optional<std::vector<char>> next_value;
 
-/// The shared-memory store of these versions gives values of other keys: 5.0.1, as Ubuntu 24.04 has
-/// it, over two hosts every second one. Their other store is right.
-bool shares_wrong_values(std::string_view version) {  // "OpenPMIx 5.0.1a1 (PMIx Standard: ..."
+/// The shared-memory store of these versions returns values of other keys. With 5.0.1 of Ubuntu
+/// 24.04 every second value over two hosts was wrong. Their other store is right.
+// For example "OpenPMIx 5.0.1a1 (PMIx Standard: ...".
+bool shares_wrong_values(std::string_view version) {
   for (const char* of : {" 5.0.0", " 5.0.1", " 5.0.2"}) {
     const std::size_t at = version.find(of);
     if (at == std::string_view::npos) continue;
@@ -54,14 +56,14 @@ bool shares_wrong_values(std::string_view version) {  // "OpenPMIx 5.0.1a1 (PMIx
 
 std::string key_of(std::uint64_t value) { return "gshmem." + std::to_string(value); }
 
-/// The function to call when the launcher's server has gone. Handlers stay registered with PMIx,
-/// and run on a thread of its own, in which no call of PMIx may wait.
+/// The function to call when the connection to the launcher's server is lost. Handlers stay
+/// registered with PMIx. They run on a PMIx thread, in which no call of PMIx may wait.
 struct Lost {
   std::mutex mutex;
   std::function<void(const std::string& why)> call;
 };
 Lost& lost() {
-  static auto* const instance = new Lost;  // PMIx's thread may outlive all
+  static auto* const instance = new Lost;  // PMIx's thread may outlive all other objects
   return *instance;
 }
 
@@ -75,13 +77,13 @@ void on_lost_server(std::size_t, pmix_status_t, const pmix_proc_t*, pmix_info_t*
   if (done != nullptr) done(PMIX_EVENT_ACTION_COMPLETE, nullptr, 0, nullptr, nullptr, data);
 }
 
-/// This process's one reference on PMIx, taken by the first bootstrap and returned at process exit:
-/// PMIx 5.0.11 dies in its second PMIx_Finalize (hwloc assertion, seen with two bootstraps one
-/// after the other under Open MPI 5). PMIx counts references, so an MPI in this process keeps its
-/// own.
+/// This process's single reference to PMIx. The first bootstrap takes it, and process exit returns
+/// it. PMIx 5.0.11 crashes in its second PMIx_Finalize (hwloc assertion, seen with two bootstraps
+/// one after the other under Open MPI 5). PMIx counts references, so an MPI library in this process
+/// keeps its own.
 class Session {
  public:
-  /// Errors: GSHMEMX_ERROR_BOOTSTRAP, _TIMEOUT; then the next call tries again.
+  /// Errors: GSHMEMX_ERROR_BOOTSTRAP, _TIMEOUT; the next call tries again.
   [[nodiscard]] static const Session& get(double timeout_seconds) {
     static const Session session(pmix_api(), timeout_seconds);
     require(session.forks_ == fork_count(), GSHMEMX_ERROR_NOT_SUPPORTED,
@@ -93,15 +95,16 @@ class Session {
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
   ~Session() {
-    // A forked child that exits must not say goodbye in its parent's name. No log here: the logger
-    // may be gone already.
+    // A forked child that exits must not finalize PMIx on behalf of its parent. Nothing is logged
+    // here: the logger may be destroyed already.
     if (forks_ == fork_count()) (void)api_.finalize(nullptr, 0);
   }
   [[nodiscard]] const pmix_proc_t& me() const noexcept { return me_; }
 
  private:
   Session(const PmixApi& api, double timeout_seconds) : api_(api) {
-    // Too late where an MPI has joined before: then the values tell (copy_value).
+    // This has no effect if an MPI library has initialized PMIx before. In that case copy_value
+    // detects wrong values.
     if (shares_wrong_values(api.version())) env_set_default("PMIX_MCA_gds", "hash");
     const pmix_status_t status = pmix_init(api, Deadline(timeout_seconds), &me_);
     require(status != PMIX_ERR_TIMEOUT, GSHMEMX_ERROR_TIMEOUT,
@@ -116,7 +119,7 @@ class Session {
     api.register_event_handler(gone, std::size(gone), nullptr, 0, on_lost_server, nullptr, nullptr);
   }
 
-  /// PMIx before version 5 has this code; later headers keep it among deprecated names.
+  /// PMIx before version 5 has this code; later headers list it among deprecated names.
   static constexpr pmix_status_t kLostConnectionToServer = -101;
 
   const PmixApi& api_;
@@ -136,7 +139,8 @@ class Pmix final : public Bootstrap {
             strprintf("PMIx gives rank %d in a job of %d", rank(), size_));
     GSHMEM_DEBUG("bootstrap pmix: rank %d of %d in %s, %s", rank(), size_, session_.me().nspace,
                  api_.version());
-    // What all bring here is the same in every attempt: ranks that gave up come again.
+    // The data of this first fence is the same in every attempt, so ranks that gave up can try
+    // again.
     if (size_ > 1) meet("init", Deadline(timeout_seconds));
   }
 
@@ -194,12 +198,13 @@ class Pmix final : public Bootstrap {
       Answer& answer = answers[static_cast<std::size_t>(r)];
       const auto who = pmix_proc(session_.me().nspace, static_cast<pmix_rank_t>(r));
       answer.status = pmix_get(api_, who, key_of(number), deadline, &answer.value);
-      // Some servers end a fence before all are there (PMIx 5.0.1). It counts for none, as one that
-      // failed.
+      // Some servers complete a fence before all ranks have arrived (PMIx 5.0.1). It counts on no
+      // rank, like a failed fence.
       if (answer.status == PMIX_ERR_TIMEOUT) time_out(operation, {r});
     }
     next_value.reset();
-    values_exchanged.store(number + 1, std::memory_order_relaxed);  // a name, orders nothing
+    // This is a name and orders nothing.
+    values_exchanged.store(number + 1, std::memory_order_relaxed);
     for (int r = 0; r < size_; ++r, recv += bytes) {
       const Answer& answer = answers[static_cast<std::size_t>(r)];
       const std::string what = strprintf("bootstrap %s: reading the data of rank %d", operation, r);
@@ -208,8 +213,8 @@ class Pmix final : public Bootstrap {
     }
   }
 
-  /// A store may give the value of another key (shares_wrong_values), so each begins with its
-  /// number.
+  /// A store may return the value of another key (shares_wrong_values), so each value begins with
+  /// its number.
   void copy_value(const std::vector<std::byte>& value, std::uint64_t number, std::byte* recv,
                   std::size_t bytes, const char* operation, int r) {
     std::uint64_t found = ~number;
@@ -225,9 +230,9 @@ class Pmix final : public Bootstrap {
     std::memcpy(recv, value.data() + sizeof(found), bytes);
   }
 
-  /// After a fence that failed the value is there already: stores lose what is put twice.
+  /// After a failed fence the value has been put already: stores lose a value that is put twice.
   void put(std::uint64_t number, const std::byte* data, std::size_t bytes) {
-    std::vector<char> copy(sizeof(number) + bytes);  // PMIx takes a pointer to non-const
+    std::vector<char> copy(sizeof(number) + bytes);  // PMIx takes a non-const pointer
     std::memcpy(copy.data(), &number, sizeof(number));
     std::memcpy(copy.data() + sizeof(number), data, bytes);
     if (next_value) {
@@ -245,8 +250,9 @@ class Pmix final : public Bootstrap {
     check(api_.commit(), "bootstrap allgather: PMIx_Commit");
   }
 
-  /// The server's verdict is worth a wait: it takes back that this rank was there. A rank that gave
-  /// up before it would count twice when it comes again, in the place of one that is missing.
+  /// After a timeout the server's answer is awaited for a while, since it withdraws this rank's
+  /// arrival. Otherwise a rank that gave up would count twice when it tries again, and stand in for
+  /// a missing rank.
   void fence(const char* operation, const Deadline& deadline) {
     std::vector<pmix_info_t> directives{pmix_info_flag(PMIX_COLLECT_DATA)};
     Deadline verdict = deadline;
@@ -265,7 +271,7 @@ class Pmix final : public Bootstrap {
     failure_.raise();
   }
 
-  /// Anything but success ends this bootstrap: later calls fail the same way.
+  /// Any status but success ends this bootstrap: later calls fail in the same way.
   void check(pmix_status_t status, const std::string& what) {
     if (status == PMIX_SUCCESS) return;
     const bool peer = status == PMIX_ERR_PARTIAL_SUCCESS || status == PMIX_ERR_PROC_TERM_WO_SYNC ||

@@ -1,4 +1,5 @@
-// Ranks that are threads of one process, or one rank alone: a board in memory of their own.
+// Ranks that are threads of one process, or a single rank. They use a board in memory of the
+// process.
 #include "bootstrap/bootstrap.h"
 #include "host/base/board.h"
 #include "host/base/failure.h"
@@ -10,7 +11,7 @@
 namespace gshmem::bootstrap {
 namespace {
 
-/// Memory for a board. Shared: the ranks belong to threads that end in any order.
+/// Memory for a board. Ownership is shared: the ranks belong to threads that end in any order.
 std::shared_ptr<void> board_memory(int size) {
   constexpr std::align_val_t kAlignment{Board::kAlignment};
   const std::size_t bytes = Board::bytes_of(size);
@@ -53,7 +54,7 @@ class ThreadRank final : public Bootstrap {
   }
 
  private:
-  /// Missing threads that have left.
+  /// Returns missing threads that have left.
   [[nodiscard]] std::vector<int> departed() const {
     std::vector<int> ranks = board_.missing(board_.number());
     std::erase_if(ranks, [this](int rank) { return !board_.departed(rank); });

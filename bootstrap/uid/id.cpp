@@ -9,14 +9,15 @@ namespace {
 
 constexpr std::uint32_t kMagic = 0x47554932;  // "GUI2"
 
-/// The bytes of an id begin with it; addresses follow, the rest of them is zero.
+/// The header of an id. Addresses follow it, and the rest of the id is zero.
 struct Head {
   std::uint8_t magic[4];
   net::Cookie cookie;
 };
 static_assert(sizeof(Head) == 20);
 
-/// An address begins with it; 4 or 16 bytes of it follow. Family 0: there are no more.
+/// The header of an address. 4 or 16 bytes of address follow it. Family 0 marks the end of the
+/// addresses.
 struct AddressHead {
   std::uint8_t family, prefix_bits, port[2];
 };

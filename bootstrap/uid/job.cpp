@@ -17,7 +17,7 @@ JobFailure refuse(const std::string& why) { return {GSHMEMX_ERROR_BOOTSTRAP, "re
 
 const char* operation_of(std::uint64_t bytes) { return bytes == 0 ? "barrier" : "allgather"; }
 
-constexpr std::uint64_t kMaxSize = 1 << 20;  // as GSHMEM_UID_SIZE
+constexpr std::uint64_t kMaxSize = 1 << 20;  // the limit of GSHMEM_UID_SIZE
 
 }  // namespace
 
@@ -49,7 +49,7 @@ JobFailure Job::join(const Frame& hello) {
 }
 
 void Job::contribute(int rank, const Frame& contribution) {
-  if (failure_) return;  // it crossed the news on its way
+  if (failure_) return;  // it was sent before the rank received the news
   const FrameHeader header = net::header_of(contribution);
   if (header.bytes > kMaxBytes) {
     return fail({GSHMEMX_ERROR_BOOTSTRAP,
@@ -99,7 +99,7 @@ void Job::lost(int rank, const std::string& why) {
 }
 
 void Job::expired(std::uint64_t number, double seconds) {
-  if (complete() && number != gathering_.number()) return;  // its answer is on the way
+  if (complete() && number != gathering_.number()) return;  // the answer is on its way
   JobFailure failure = failure_timeout(complete() ? operation() : "init", seconds, missing());
   if (!note_.empty()) failure.text += "; " + note_;
   if (!complete() && !where_.empty()) failure.text += "; " + where_;
@@ -109,7 +109,7 @@ void Job::expired(std::uint64_t number, double seconds) {
 void Job::note(const std::string& reason) {
   if (reason == note_) return;
   note_ = reason;
-  constexpr int kMostTold = 8;  // strangers may cause any number
+  constexpr int kMostTold = 8;  // strangers may cause any number of notes
   if (!complete() && ++notes_ <= kMostTold)
     tell_all(net::make_frame({.kind = FrameKind::kNote}, note_));
 }
@@ -148,7 +148,7 @@ std::vector<int> Job::missing() const {
   return ranks;
 }
 
-/// The one that others wait in.
+/// Returns the name of the operation that other ranks wait in.
 const char* Job::operation() const {
   return first_ < 0 ? "barrier"
                     : operation_of(net::header_of(gathering_.contributions()[index(first_)]).bytes);

@@ -23,14 +23,14 @@ using net::FrameHeader;
 using net::FrameKind;
 using net::Stream;
 
-constexpr double kStopSeconds = 5;  // for ranks to take what they are owed
+constexpr double kStopSeconds = 5;  // time limit for ranks to read the frames queued for them
 constexpr std::size_t kOtherDescriptors = 256;
 
 struct Rank {
   Stream stream;
   int number;
-  bool left = false;  ///< said goodbye
-  bool done = false;  ///< to be dropped
+  bool left = false;  ///< it said goodbye
+  bool done = false;  ///< it is to be dropped
 };
 
 Fd new_wake() { return Fd(static_cast<int>(check_errno(eventfd(0, EFD_CLOEXEC), "eventfd"))); }
@@ -60,7 +60,8 @@ class RootLoop {
         wait();
         serve_all();
       } catch (const std::exception& error) {
-        // Such as more connections than the process may have descriptors. It would go on for ever.
+        // An example is more connections than the process may have descriptors. The error would
+        // repeat for ever.
         job_.fail({GSHMEMX_ERROR_SYSTEM, std::string("bootstrap root service: ") + error.what()});
         stop();
       }
@@ -132,7 +133,7 @@ class RootLoop {
                       unsigned{*user}, unsigned{geteuid()})};
   }
 
-  /// The others wait for a rank that may be this one, whose secret is wrong.
+  /// Other ranks wait for a rank that may be this caller, whose secret is wrong.
   void doubt(const Stream& caller, const FrameHeader& hello) {
     job_.note(
         strprintf("a process at %s that calls itself rank %d has another unique id or "
@@ -146,22 +147,23 @@ class RootLoop {
       return stranger;
     }
     JobFailure why = job_.join(hello);
-    // Before anyone is welcomed: a welcomed rank may start the next job on the same port.
+    // The listeners are closed before any rank is welcomed: a welcomed rank may start the next job
+    // on the same port.
     if (!why && job_.complete()) reception_.close();
     return why;
   }
 
   void take(Stream stream, const FrameHeader& hello) {
     stream.accept_only({FrameKind::kContribution, FrameKind::kGoodbye, FrameKind::kExpired});
-    // One each, and what a process has open beside them.
+    // One descriptor per rank, and those that the process has open for other purposes.
     raise_descriptor_limit(hello.number + kOtherDescriptors);
     ranks_.push_back(std::make_unique<Rank>(Rank{std::move(stream), hello.rank}));
     by_number_.resize(hello.number);
     by_number_[static_cast<std::size_t>(hello.rank)] = ranks_.back().get();
-    serve(*ranks_.back());  // it may have said more at once
+    serve(*ranks_.back());  // it may have sent more already
   }
 
-  /// Whatever one rank's bytes lead to stays with that rank and its job.
+  /// Errors caused by one rank's bytes affect only that rank and its job.
   void serve(Rank& rank) {
     while (const Frame frame = rank.stream.receive()) obey(rank, frame);
     if (rank.stream.state() == Stream::State::kOpen) return;
@@ -176,7 +178,7 @@ class RootLoop {
         return job_.contribute(rank.number, frame);
       case FrameKind::kExpired:
         return job_.expired(header.number, static_cast<double>(header.detail) / 1e3);
-      default:  // kGoodbye: the stream takes nothing else
+      default:  // kGoodbye: the stream accepts no other kind
         rank.left = true;
         job_.leave(rank.number);
     }
@@ -197,7 +199,8 @@ class RootLoop {
       if (Rank* rank = by_number_[static_cast<std::size_t>(number)])
         rank->stream.queue(std::move(frame));
     }
-    // Its own process last: it may end at once, and with it what the others are to be told.
+    // The rank in the root's own process is served last. That process may end at once, and with it
+    // the frames for the others.
     const int last = job_.root_rank();
     for (const bool own : {false, true}) {
       for (const auto& rank : ranks_) {
@@ -211,7 +214,7 @@ class RootLoop {
   net::Reception reception_;
   int wake_;
   std::vector<std::unique_ptr<Rank>> ranks_;
-  std::vector<Rank*> by_number_;  ///< of ranks_; null = not joined or gone
+  std::vector<Rank*> by_number_;  ///< points into ranks_; null = has not joined, or has left
   std::vector<pollfd> polled_;
   std::size_t polled_ranks_ = 0;
   bool stopping_ = false, lingering_ = false;
@@ -227,9 +230,9 @@ RootService::RootService(std::vector<net::Listener> listeners, const Setup& setu
   auto loop = std::make_unique<RootLoop>(std::move(fds), setup, wake_.get());
   thread_ = std::make_unique<std::thread>(start_thread([this, loop = std::move(loop)]() mutable {
     try {
-      std::exchange(loop, nullptr)->run();  // closes every socket before anyone can see ended_
+      std::exchange(loop, nullptr)->run();  // closes every socket before ended_ can be seen
     } catch (const std::exception&) {
-      // Out of memory outside any job: the ranks see their connections close.
+      // The process is out of memory outside of any job: the ranks see their connections close.
     }
     ended_.store(true, std::memory_order_release);
   }));
@@ -237,7 +240,7 @@ RootService::RootService(std::vector<net::Listener> listeners, const Setup& setu
 
 RootService::~RootService() {
   if (forks_ != fork_count()) {
-    (void)thread_.release();  // forked child: the thread exists in the parent only
+    (void)thread_.release();  // in a forked child: the thread exists in the parent only
     return;
   }
   wake(wake_);
@@ -281,7 +284,7 @@ void RootRegistry::start_when_called(std::vector<net::Listener> listeners,
   Fd wake_of_service = new_wake();
   const std::lock_guard lock(mutex_);
   std::erase_if(services_, [](const auto& service) { return service->ended(); });
-  if (forks_ != fork_count()) {  // the ids and the thread are the parent's
+  if (forks_ != fork_count()) {  // the ids and the thread belong to the parent
     (void)watcher_.release();
     unused_.clear();
     watching_ = false;
@@ -297,7 +300,7 @@ void RootRegistry::start_when_called(std::vector<net::Listener> listeners,
   watching_ = true;
 }
 
-/// Until there is no id left that nobody has called for.
+/// Runs until no id is left that waits for its first caller.
 void RootRegistry::watch() {
   std::vector<pollfd> entries;
   for (;;) {
@@ -337,7 +340,7 @@ void RootRegistry::watch_once(std::vector<pollfd>& entries) {
   start_called(entries);
 }
 
-/// `entries`: as polled, of the first of the ids; the rest was made meanwhile.
+/// `entries` has the poll results of the first ids; the remaining ids were made in the meantime.
 void RootRegistry::start_called(const std::vector<pollfd>& entries) {
   std::vector<Unused> left;
   std::size_t next = 1;

@@ -1,6 +1,7 @@
-// The root service: one thread of the process that made a unique id. It takes the ranks in, gathers
-// and spreads their first addresses, and tells all of them when one is gone meanwhile.
-// Strangers on its port cost it a descriptor for a while and nothing else. Included by uid.cpp.
+// The root service: one thread of the process that made a unique id. It accepts the ranks, gathers
+// and distributes their first addresses, and notifies all of them when one has died. A stranger
+// that connects to its port costs it a descriptor for a while and nothing else. Included by
+// uid.cpp.
 #pragma once
 
 #include "bootstrap/uid/job.h"
@@ -25,31 +26,32 @@ namespace gshmem::bootstrap {
 class RootService {
  public:
   struct Setup {
-    std::string secret;     ///< which a rank has to prove that it knows
-    bool one_user = false;  ///< callers of this host have to be of this process's user
-    std::string where{};    ///< as of Job
-    double linger = 0;      ///< seconds that late ranks of a job that failed are told why
-    Deadline alone{0};      ///< when a service that no rank has joined ends
+    std::string secret;     ///< secret that a rank has to prove to know
+    bool one_user = false;  ///< callers on this host must have this process's user
+    std::string where{};    ///< see Job
+    /// How long late ranks of a failed job are still told the reason, in seconds.
+    double linger = 0;
+    Deadline alone{0};  ///< when a service that no rank has joined ends
     double alone_seconds = 0;
   };
   /// Serves one job on `listeners`, which are closed when all ranks have joined.
   RootService(std::vector<net::Listener> listeners, const Setup& setup, Fd wake);
   RootService(const RootService&) = delete;
   RootService& operator=(const RootService&) = delete;
-  /// Tells the ranks that are left, sends what is queued (for a few seconds at most), and ends.
+  /// Notifies the ranks that are left, sends queued frames (for a few seconds at most), and ends.
   ~RootService();
 
-  /// The thread is done: all ranks have gone.
+  /// Has the thread ended, because all ranks have left?
   [[nodiscard]] bool ended() const noexcept { return ended_.load(std::memory_order_acquire); }
-  /// It is the service with that secret, and its thread runs in this process (not in the parent of
-  /// a fork).
+  /// Is this the service with that secret, and does its thread run in this process (not in the
+  /// parent of a fork)?
   [[nodiscard]] bool serves(std::string_view secret) const;
 
  private:
   std::string secret_;
-  Fd wake_;                         ///< eventfd: time to end
-  std::uint32_t forks_;             ///< of the process that has the thread
-  std::atomic<bool> ended_{false};  // release by the thread's end, acquire by ended()
+  Fd wake_;                         ///< eventfd: tells the thread to end
+  std::uint32_t forks_;             ///< fork_count() of the process that has the thread
+  std::atomic<bool> ended_{false};  // a release store at the thread's end; acquired by ended()
   std::unique_ptr<std::thread> thread_;
 };
 
@@ -61,7 +63,8 @@ class RootRegistry {
   ~RootRegistry();
   RootRegistry(const RootRegistry&) = delete;
   void start(std::vector<net::Listener> listeners, const RootService::Setup& setup);
-  /// Starts when the first rank has called: one thread waits for those of all unique ids.
+  /// Starts a service when its first rank connects: one thread waits for the first ranks of all
+  /// unique ids.
   void start_when_called(std::vector<net::Listener> listeners, const RootService::Setup& setup);
   [[nodiscard]] bool serves(std::string_view secret);
 
@@ -69,18 +72,18 @@ class RootRegistry {
   struct Unused {
     std::vector<net::Listener> listeners;
     RootService::Setup setup;
-    Fd wake;  ///< of the service
+    Fd wake;  ///< eventfd of the service
   };
   void watch();
   void watch_once(std::vector<pollfd>& entries);
   void start_called(const std::vector<pollfd>& entries);
 
-  std::mutex mutex_;  ///< of what follows
+  std::mutex mutex_;  ///< guards the members below
   std::vector<std::unique_ptr<RootService>> services_;
   std::vector<Unused> unused_;
-  std::uint32_t forks_ = 0;  ///< of the process that has the thread
+  std::uint32_t forks_ = 0;  ///< fork_count() of the process that has the thread
   bool watching_ = false, ending_ = false;
-  Fd wake_;  ///< eventfd: there is another one, or it is time to end
+  Fd wake_;  ///< eventfd: there is a new id, or the thread has to end
   std::unique_ptr<std::thread> watcher_;
 };
 

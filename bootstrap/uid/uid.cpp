@@ -1,5 +1,6 @@
-// Ranks that meet over TCP at a root service, found by a unique id or by a fixed address. Each
-// keeps one connection until all have met: its end without a goodbye is how a death is noticed.
+// Ranks that synchronize over TCP at a root service, which they find by a unique id or by a fixed
+// address. Each rank keeps one connection until all have synchronized. A connection that ends
+// without a goodbye shows that its rank has died.
 #include "bootstrap/bootstrap.h"
 #include "bootstrap/uid/id.h"
 #include "bootstrap/uid/root.h"
@@ -31,18 +32,20 @@ using net::FrameKind;
 using net::Listener;
 using net::Stream;
 
-constexpr double kVerdictSeconds = 2;  // for the root to say who is missing
-constexpr double kGoodbyeSeconds = 1;  // for a goodbye to go out
-constexpr double kAttemptSeconds = 3;  // for one address of several: packets to it may vanish
+// How long a rank waits for the root to name the missing rank.
+constexpr double kVerdictSeconds = 2;
+constexpr double kGoodbyeSeconds = 1;  // time limit for sending a goodbye
+// Limit for one of several addresses: packets to it may be lost.
+constexpr double kAttemptSeconds = 3;
 
-/// Where a rank finds the root service and how it introduces itself.
+/// How a rank finds the root service and introduces itself.
 struct Entry {
-  std::vector<Endpoint> roots;  ///< tried in turn
-  std::string secret;           ///< of which both sides prove that they know it
+  std::vector<Endpoint> roots;  ///< tried one after another
+  std::string secret;           ///< secret that both sides prove to know
   int rank, size;
   bool hosts_root;
-  bool one_user;  ///< a root service on this host has to be of this user
-  /// A refused connection is final when the root has to be listening already (its id exists).
+  bool one_user;  ///< a root service on this host must belong to this user
+  /// A refused connection is final when the root must be listening already (its id exists).
   enum class Refused { kFinal, kRetry } refused = Refused::kFinal;
 };
 
@@ -85,7 +88,7 @@ class Uid final : public Bootstrap {
   }
 
   void finish() noexcept override {
-    if (!stream_.fd()) return;  // has finished, or is in a forked child
+    if (!stream_.fd()) return;  // it has finished, or is in a forked child
     try {
       stream_.queue(net::make_frame({.kind = FrameKind::kGoodbye}));
       const Deadline deadline(kGoodbyeSeconds);
@@ -100,7 +103,7 @@ class Uid final : public Bootstrap {
   }
 
  private:
-  /// The next frame, which has to be of this kind; a kFail is thrown as an Error.
+  /// Returns the next frame, which must be of this kind; a kFail is thrown as an Error.
   Frame await(FrameKind kind, const char* operation) {
     if (Frame frame = receive_until(kind, Deadline(timeout_seconds_))) return frame;
     const double milliseconds = std::ceil(std::min(timeout_seconds_ * 1e3, 4e9));
@@ -113,7 +116,7 @@ class Uid final : public Bootstrap {
     raise(std::move(failure));
   }
 
-  /// Null when the deadline passed first.
+  /// Returns null when the deadline passed first.
   Frame receive_until(FrameKind kind, const Deadline& deadline) {
     for (;;) {
       stream_.send_some();
@@ -160,7 +163,7 @@ class Uid final : public Bootstrap {
     for (double pause = 0.005;; pause = std::min(2 * pause, 0.2)) {
       std::string tried;
       JobFailure refusal;
-      bool settled = true;  // no address may answer otherwise later
+      bool settled = true;  // no address may answer differently later
       for (const Endpoint& root : entry.roots) {
         where_ = net::endpoint_text(root);
         const Deadline limit = only ? deadline : deadline.within(kAttemptSeconds);
@@ -197,8 +200,8 @@ class Uid final : public Bootstrap {
     throw Error(final ? GSHMEMX_ERROR_PEER_FAILED : GSHMEMX_ERROR_TIMEOUT, text);
   }
 
-  /// The root service proves that it is of this job, then this rank does. Returns why not; a
-  /// `refusal` is the last word.
+  /// The root service proves that it belongs to this job, then this rank does. Returns the reason
+  /// of a failure; a `refusal` is final.
   std::string greet(const Entry& entry, const Deadline& limit, JobFailure& refusal) {
     const Frame hello = net::make_frame({.kind = FrameKind::kHello,
                                          .number = static_cast<std::uint64_t>(size_),
@@ -234,7 +237,7 @@ class Uid final : public Bootstrap {
       refusal.text += ": the unique id belongs to another job, or GSHMEM_UID_SECRET differs";
     if (proof)
       refusal.text += strprintf(": it is of user %u, and this process of user %u", user, me);
-    // For the ranks that wait for this one.
+    // Notifies the ranks that wait for this one.
     stream_.queue(net::make_frame({.kind = FrameKind::kFail, .detail = GSHMEMX_ERROR_BOOTSTRAP},
                                   refusal.text));
     stream_.send_some();
@@ -242,18 +245,18 @@ class Uid final : public Bootstrap {
   }
 
   int rank_, size_;
-  double timeout_seconds_;  ///< of each call
-  std::string where_;       ///< the root service
+  double timeout_seconds_;  ///< timeout of each call
+  std::string where_;       ///< address of the root service
   Stream stream_{Fd(), {}};
   int root_rank_ = -1;
-  std::uint64_t number_ = 0;  ///< of the collective under way
+  std::uint64_t number_ = 0;  ///< number of the current collective
   JobFailure failure_;
 };
 
-/// Without a shared id or secret the address is all that tells jobs apart.
+/// Without a shared id or secret only the address distinguishes jobs.
 constexpr const char* kNoSecret = "gshmem";
 
-/// The first line of GSHMEM_UID_SECRET_FILE, or GSHMEM_UID_SECRET.
+/// Returns the first line of GSHMEM_UID_SECRET_FILE, or GSHMEM_UID_SECRET.
 std::string read_secret(const Config& config) {
   const std::string& path = config.uid_secret_file;
   if (path.empty()) return config.uid_secret;
@@ -275,7 +278,7 @@ std::string read_secret(const Config& config) {
   return line;
 }
 
-/// Other users of this host are refused where the kernel tells whose a caller is.
+/// Other users of this host are refused if the kernel shows the user of a caller.
 void warn_without_secret(const std::vector<Listener>& listeners) {
   const auto open = std::ranges::find_if(listeners, [](const Listener& listener) {
     return !net::is_loopback(listener.endpoint) || !net::peer_users_known();
@@ -287,8 +290,8 @@ void warn_without_secret(const std::vector<Listener>& listeners) {
       net::endpoint_text(open->endpoint).c_str());
 }
 
-/// Those of `endpoints` that this host has. Empty when another process has a port.
-/// Errors: those of the last where it has none.
+/// Listens on those of `endpoints` that this host has. Returns nothing when another process has a
+/// port. Errors: if the host has none of them, the error of the last one.
 std::vector<Listener> try_listen(const std::vector<Endpoint>& endpoints) {
   std::vector<Listener> listeners;
   std::optional<Error> failure;
@@ -305,8 +308,8 @@ std::vector<Listener> try_listen(const std::vector<Endpoint>& endpoints) {
   return listeners;
 }
 
-/// Rank 0's listeners: the others may know it by any address the name stands for. A port that is
-/// taken may be free soon: when the job before this one has all its ranks.
+/// Opens rank 0's listeners: the other ranks may know it by any address that the name resolves to.
+/// A port in use may become free soon, when the previous job has all its ranks.
 std::vector<Listener> listen_on_all(const std::vector<Endpoint>& endpoints,
                                     const Deadline& deadline) {
   while (true) {
@@ -319,7 +322,7 @@ std::vector<Listener> listen_on_all(const std::vector<Endpoint>& endpoints,
   }
 }
 
-/// A program may do much between making an id and init.
+/// A program may do a lot between making an id and init.
 double alone_seconds(const Config& config) {
   constexpr double kHour = 3600;
   return config.bootstrap_timeout > 0 ? std::max(config.bootstrap_timeout, kHour) : 0;
@@ -340,7 +343,7 @@ std::string list_of(const std::vector<Endpoint>& endpoints) {
   return text;
 }
 
-/// A socket for all addresses of a family, unless GSHMEM_UID_INTERFACE chooses some.
+/// Opens one socket for all addresses of a family, unless GSHMEM_UID_INTERFACE selects some.
 std::vector<Listener> listen_for(const std::vector<net::Interface>& fitting, const Config& config,
                                  std::vector<RootAddress>& roots) {
   std::vector<Listener> listeners;
@@ -358,7 +361,8 @@ std::vector<Listener> listen_for(const std::vector<net::Interface>& fitting, con
   return listeners;
 }
 
-/// Best first for this host: as links between hosts are tried (candidates.h).
+/// Returns the addresses in the order of preference of this host, by the rules for links between
+/// hosts (candidates.h).
 std::vector<Endpoint> roots_for(const UniqueId& id, const Config& config) {
   net::Candidates theirs{};
   for (std::size_t i = 0; i < std::min(theirs.size(), id.roots.size()); ++i)
@@ -382,10 +386,11 @@ std::vector<Endpoint> roots_for(const UniqueId& id, const Config& config) {
 
 void make_uniqueid(gshmemx_uniqueid* id, const Config& config) {
   const std::vector<net::Interface> interfaces = net::list_interfaces();
-  (void)net::choose_address(interfaces, config.uid_interface, config.uid_family);  // or says why
+  // Throws with the reason.
+  (void)net::choose_address(interfaces, config.uid_interface, config.uid_family);
   std::vector<net::Interface> fitting =
       net::fitting_interfaces(interfaces, config.uid_interface, config.uid_family);
-  // Loopback means something here only; it is the last one.
+  // A loopback address is valid on this host only; it is the last one.
   if (!fitting.front().loopback)
     std::erase_if(fitting, [](const net::Interface& interface) { return interface.loopback; });
   fitting.resize(std::min(fitting.size(), net::kMaxCandidates));
@@ -393,7 +398,7 @@ void make_uniqueid(gshmemx_uniqueid* id, const Config& config) {
   std::vector<Listener> listeners = listen_for(fitting, config, unique.roots);
   unique.cookie = net::random_cookie();
   encode_uniqueid(unique, id);
-  const UniqueId packed = decode_uniqueid(*id).value();  // those that there was room for
+  const UniqueId packed = decode_uniqueid(*id).value();  // the addresses that fitted into the id
   std::vector<Endpoint> endpoints;
   for (const RootAddress& root : packed.roots) endpoints.push_back(root.endpoint);
   RootRegistry::get().start_when_called(
