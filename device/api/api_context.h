@@ -46,7 +46,10 @@ GSHMEM_FN Result nothing() {
   if (!::gshmem::api::usable(call)) return ::gshmem::api::nothing<RET>()
 #define GSHMEM_CALLER_CTX_STD(NAME, RET) GSHMEM_CALLER_HANDLE(NAME, RET, "ctx", ctx, pe)
 #define GSHMEM_CALLER_CTX_EXT(NAME, RET) GSHMEM_CALLER_HANDLE(NAME, RET, "ctx", ctx, pe)
-#define GSHMEM_CALLER_CTX_ALL(NAME, RET) GSHMEM_CALLER_HANDLE(NAME, RET, "ctx", ctx)
+// On an invalid context a fence and a quiet do nothing (OpenSHMEM 1.5, sections 9.12.1 and 9.12.2).
+#define GSHMEM_CALLER_CTX_ALL(NAME, RET)                               \
+  if (ctx == GSHMEM_CTX_INVALID) return ::gshmem::api::nothing<RET>(); \
+  GSHMEM_CALLER_HANDLE(NAME, RET, "ctx", ctx)
 #define GSHMEM_CALLER_QP(NAME, RET) GSHMEM_CALLER_HANDLE(NAME, RET, "qp", qp)
 // The function that a row of functions.def is for nvcc.
 #define GSHMEM_DEVICE_FUNCTION(KIND, RET, STEM, PARAMS, NAMES, CALL) \

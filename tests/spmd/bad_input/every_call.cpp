@@ -365,7 +365,9 @@ class Maker {
         wrong_numbers(i, {-1, INT_MIN});
         break;
       case Kind::kHandle:
-        wrong_numbers(i, {-1, 2, 77, 1024, INT_MIN});
+        wrong_numbers(i, {2, 77, 1024, INT_MIN});
+        // GSHMEM_CTX_INVALID, of which a fence and a quiet do nothing.
+        if (names_.size() > 1 && !has(Kind::kPes)) wrong_numbers(i, {-1});
         break;
       case Kind::kCount:
         for (const std::size_t n :
