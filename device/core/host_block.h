@@ -80,6 +80,16 @@ struct HostLane {
 
 struct Region;
 
+/// The library does for calls of host threads what device code cannot.
+class HostChecks {
+ public:
+  /// The log says that `call` does nothing, for `argument` is GSHMEM_TEAM_INVALID.
+  virtual void tell_no_team(const char* call, const char* argument) noexcept = 0;
+
+ protected:
+  ~HostChecks() = default;
+};
+
 /// The state that the C API finds without being told: one per host thread, owned by libgshmem.
 struct Ambient {
   const abi::DeviceState* state = nullptr;
@@ -88,6 +98,7 @@ struct Ambient {
   Region* region = nullptr;  ///< of the PE's host threads, or of the block of a lane
   bool bound = false;        ///< set by hand; else the library fills it with the process's only PE
   const char* why_none = nullptr;  ///< without a state: why, where it is not for want of init
+  HostChecks* checks = nullptr;    ///< null where there is no library
 };
 
 }  // namespace gshmem::device

@@ -31,6 +31,14 @@ GSHMEM_FN bool has_all_pes(std::uint32_t all_pes, std::uint32_t number) {
   return number < 31 && (all_pes >> number & 1) != 0;
 }
 
+/// The call does nothing, for it was given GSHMEM_TEAM_INVALID: host threads say so in the log.
+GSHMEM_FN void tell_no_team([[maybe_unused]] const char* call,
+                            [[maybe_unused]] const char* argument) {
+#if !defined(__CUDA_ARCH__)
+  if (HostChecks* checks = gshmemi_ambient()->checks) checks->tell_no_team(call, argument);
+#endif
+}
+
 /// The entry of `team`, the call's argument `argument`. Null, and a fault, for a handle that names
 /// no team of this PE; for GSHMEM_TEAM_INVALID, which is an answer of other calls, only null.
 GSHMEM_OUTLINE const abi::Team* find_team(const State& state, const char* call,
@@ -42,18 +50,20 @@ GSHMEM_OUTLINE const abi::Team* find_team(const State& state, const char* call,
     if (handle <= GSHMEMX_TEAM_SAME_MYPE_NODE || load_relaxed(&entry->handle) == handle)
       return entry;
   }
-  if (team != GSHMEM_TEAM_INVALID) {
+  if (team == GSHMEM_TEAM_INVALID) {
+    tell_no_team(call, argument);
+  } else {
     (void)bad_argument(state, call, argument, abi::Rule::kTeam, as_value(team));
   }
   return nullptr;
 }
 
-/// For calls that only ask: as find_team, but no fault for a predefined team of NVSHMEM's that is
-/// none here. Programs ask whether it is one.
+/// For calls that only ask: as find_team, but nothing is said of GSHMEM_TEAM_INVALID, and no fault
+/// for a predefined team of NVSHMEM's that is none here. Programs ask whether it is one.
 GSHMEM_FN const abi::Team* ask_team(const State& state, const char* call, const char* argument,
                                     int team) {
   const bool is_none = team > GSHMEMX_TEAM_SAME_MYPE_NODE && team < abi::kNvshmemTeams;
-  return is_none ? nullptr : find_team(state, call, argument, team);
+  return is_none || team == GSHMEM_TEAM_INVALID ? nullptr : find_team(state, call, argument, team);
 }
 
 /// -1 and -1 for what is no team, as the specification wants.

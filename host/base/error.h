@@ -35,6 +35,13 @@ class Error : public std::runtime_error {
   Where where_;
 };
 
+/// A status that a call which the specification allows may return, such as that of
+/// GSHMEM_TEAM_INVALID. The log has it as a warning.
+class Answer final : public Error {
+ public:
+  using Error::Error;
+};
+
 /// Returns the text of a status code. A code without an entry yields "unknown status".
 [[nodiscard]] const char* status_text(int code) noexcept;
 

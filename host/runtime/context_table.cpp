@@ -82,10 +82,11 @@ std::int32_t ContextTable::open(const char* call, ContextUse use, Queues& queues
                                 gshmem_team_t team) {
   const std::lock_guard lock(mutex_);
   const auto found = std::ranges::find(slots_, 0, &Slot::handle);
-  require(found != slots_.end(), GSHMEMX_ERROR_OUT_OF_MEMORY, [&] {
-    return strprintf("%s: all %u contexts and queue handles are in use; destroy some", call,
-                     abi::kMaxContexts);
-  });
+  if (found == slots_.end()) {
+    throw Answer(GSHMEMX_ERROR_OUT_OF_MEMORY,
+                 strprintf("%s: all %u contexts and queue handles are in use; destroy some", call,
+                           abi::kMaxContexts));
+  }
   const auto at = static_cast<std::uint32_t>(found - slots_.begin());
   State state = own_;
   found->queues = kOwn;

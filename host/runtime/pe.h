@@ -15,6 +15,7 @@
 #include "host/runtime/gpu/gpu.h"
 #include "host/runtime/context_table.h"
 #include "host/runtime/faults.h"
+#include "host/runtime/host_checks.h"
 #include "host/runtime/meetings.h"
 #include "host/runtime/network.h"
 #include "host/runtime/paths.h"
@@ -83,6 +84,7 @@ class Pe {
   [[nodiscard]] void* register_symmetric(const char* call, const SymmetricBuffer& buffer);
   void unregister_symmetric(const char* call, void* symmetric, std::size_t bytes);
   [[nodiscard]] UserBuffers& buffers() noexcept { return buffers_; }
+  [[nodiscard]] HostChecks& checks() noexcept { return checks_; }
   /// Of its host threads.
   [[nodiscard]] device::Region& region() noexcept { return region_; }
 
@@ -194,6 +196,7 @@ class Pe {
   std::unique_ptr<RegisteredMemory> registered_;
   UserBuffers buffers_;
   device::Region region_;
+  HostChecks checks_;
   Network network_;
   std::unique_ptr<ContextTable> contexts_;
   std::unique_ptr<Teams> teams_;

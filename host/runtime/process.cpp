@@ -118,6 +118,7 @@ void set_ambient(Pe* pe) {
   self.ambient.state = pe ? &pe->state() : nullptr;
   self.ambient.ops = pe ? pe->ops() : nullptr;
   self.ambient.region = pe ? &pe->region() : nullptr;
+  self.ambient.checks = pe ? &pe->checks() : nullptr;
   log_set_pe(pe ? pe->state().my_pe : -1);
 }
 

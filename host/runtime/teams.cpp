@@ -7,6 +7,7 @@
 
 #include "host/base/error.h"
 #include "host/base/net/socket.h"
+#include "host/runtime/host_checks.h"
 
 #include <algorithm>
 #include <bit>
@@ -173,6 +174,8 @@ void Teams::write(std::size_t index, const abi::Team& entry, std::vector<std::in
 }
 
 const abi::Team& Teams::require(const char* call, const char* argument, gshmem_team_t team) const {
+  if (team == GSHMEM_TEAM_INVALID)
+    throw Answer(GSHMEMX_ERROR_INVALID_VALUE, no_team_text(call, argument));
   const auto handle = static_cast<std::uint32_t>(team);
   const std::uint32_t index = device::team_index(handle);
   const bool is_team = team >= 0 && index < entries_.size() &&
@@ -312,10 +315,10 @@ std::size_t Teams::propose(const char* call, const Combine& combine, std::size_t
     }
     if (!free.empty()) return free[spread % free.size()];
   }
-  throw Error(GSHMEMX_ERROR_OUT_OF_MEMORY,
-              strprintf("%s: a member has no team left of GSHMEM_TEAMS=%zu; "
-                        "destroy teams that are not used any more, or raise it",
-                        call, entries_.size() - kPredefined));
+  throw Answer(GSHMEMX_ERROR_OUT_OF_MEMORY,
+               strprintf("%s: a member has no team left of GSHMEM_TEAMS=%zu; "
+                         "destroy teams that are not used any more, or raise it",
+                         call, entries_.size() - kPredefined));
 }
 
 bool Teams::claim(std::size_t index) {

@@ -27,6 +27,9 @@ template <class Body>
   try {
     body();
     return GSHMEMX_SUCCESS;
+  } catch (const Answer& answer) {
+    GSHMEM_WARN("%s", answer.what());
+    return answer.code();
   } catch (const Error& error) {
     tell_where(error);
     GSHMEM_ERROR("%s", error.what());
