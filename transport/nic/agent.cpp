@@ -9,13 +9,13 @@
 namespace gshmem::nic {
 namespace {
 
-/// How the thread waits: GPUs cannot wake it, so it must look again and again, and yet not keep a
-/// core from those who work. It spins while there is traffic, then yields, then sleeps.
+/// Decides how the thread waits. A GPU cannot wake it, so it must poll, and yet not keep a core
+/// from threads that work. It spins while there is traffic, then yields, then sleeps.
 class Idle {
  public:
-  /// After a round that found work.
+  /// Call this after a round that found work.
   void busy() noexcept { rounds_ = 0; }
-  /// After a round that found none.
+  /// Call this after a round that found no work.
   void wait() {
     if (rounds_ == kRounds) return std::this_thread::sleep_for(kSleep);
     if (++rounds_ > kSpins) std::this_thread::yield();
@@ -23,7 +23,7 @@ class Idle {
 
  private:
   static constexpr int kSpins = 200, kRounds = 300;
-  static constexpr std::chrono::microseconds kSleep{20};  // 70 with the usual slack
+  static constexpr std::chrono::microseconds kSleep{20};  // 70 us with the usual timer slack
   int rounds_ = 0;
 };
 
@@ -55,10 +55,10 @@ bool Agent::forward() {
   bool any = false;
   for (Route& route : routes_) {
     // Acquire pairs with the release before store_doorbell (device/network/queue.h): entries and
-    // record are visible before the register is written.
+    // doorbell record are visible before the register is written.
     const std::uint64_t value = __atomic_load_n(route.word, __ATOMIC_ACQUIRE);
     if (value == route.forwarded) continue;
-    // A full fence, because stores to write-combining registers are ordered by nothing less.
+    // A full fence is needed: no weaker instruction orders stores to write-combining registers.
     __atomic_fetch_add(&route.forwarded, value - route.forwarded, __ATOMIC_SEQ_CST);
     abi::store_register(route.doorbell, value);
     any = true;

@@ -1,7 +1,7 @@
-// The agent: a host thread that rings doorbells for device code that cannot reach the registers (no
-// root, no PeerMappingOverride). Device code stores the doorbell's value to a word in host memory;
-// the agent forwards the newest one. Doorbells carry a position, so a forwarded one stands for all
-// before it.
+// The agent is a host thread that rings doorbells for device code that cannot access the registers
+// (no root, no PeerMappingOverride). Device code stores the doorbell's value to a word in host
+// memory, and the agent forwards the newest value. A doorbell contains a position in the queue, so
+// a forwarded one stands for all earlier ones.
 #pragma once
 
 #include <atomic>
@@ -12,7 +12,8 @@
 
 namespace gshmem::nic {
 
-/// A word on a line of its own. 0 is no doorbell: queue pair numbers are not 0.
+/// A word on a cache line of its own. 0 means that there is no doorbell: queue pair numbers are not
+/// 0.
 struct AgentWord {
   alignas(128) std::uint64_t value;
 };
@@ -24,11 +25,11 @@ class Agent {
     std::uint64_t* doorbell;  ///< register of the NIC
     std::uint64_t forwarded = 0;
   };
-  /// Forwards until destruction, which forwards what has come until then.
+  /// Forwards until destruction. The destructor forwards all doorbells that were stored before it.
   explicit Agent(std::vector<Route> routes);
   ~Agent();
   Agent(const Agent&) = delete;
-  /// Forwards these, too, from now on.
+  /// Adds routes to those that are forwarded.
   void add(const std::vector<Route>& routes);
 
  private:
@@ -36,8 +37,8 @@ class Agent {
   void take_added();
   bool forward();
 
-  std::vector<Route> routes_;  ///< of the thread
-  std::mutex mutex_;           ///< of added_
+  std::vector<Route> routes_;  ///< used by the thread only
+  std::mutex mutex_;           ///< guards added_
   std::vector<Route> added_;
   std::atomic<bool> any_added_{false};
   std::atomic<bool> stop_{false};

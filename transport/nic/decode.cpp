@@ -11,7 +11,7 @@
 namespace gshmem::nic {
 namespace {
 
-constexpr std::size_t kUnitBytes = 16;  // MLX5_SEND_WQE_DS
+constexpr std::size_t kUnitBytes = 16;  // size of MLX5_SEND_WQE_DS
 
 std::uint32_t be16_at(const std::uint8_t* p) { return std::uint32_t{p[0]} << 8 | p[1]; }
 std::uint32_t be32_at(const std::uint8_t* p) { return be16_at(p) << 16 | be16_at(p + 2); }
@@ -25,7 +25,7 @@ void put_be32(std::uint8_t* p, std::uint32_t value) {
   p[3] = static_cast<std::uint8_t>(value);
 }
 
-// MLX5_OPCODE_*. Those without a kind are known by name so that a message can say what came.
+// MLX5_OPCODE_*. Opcodes without a kind have a name here, so that a message can name them.
 struct OpcodeName {
   std::uint8_t opcode;
   const char* name;
@@ -53,7 +53,7 @@ std::string text(const char* format, Values... values) {
   return line;
 }
 
-/// Takes the entry apart front to back. The first thing that is wrong stays.
+/// Parses an entry from front to back. The first error is kept.
 class Decoder {
  public:
   Decoder(const std::uint8_t* wqe, std::size_t bytes, Receives receives, Wqe& decoded,
@@ -92,7 +92,7 @@ class Decoder {
     findings_.remark += (findings_.remark.empty() ? "" : "; ") + what;
   }
 
-  /// The next `bytes`, or null (and an error) when the entry has no more.
+  /// Returns the next `bytes`, or null (and sets an error) when the entry has no more.
   const std::uint8_t* take(std::size_t bytes, const char* what) {
     if (!ok()) return nullptr;
     if (left_ < bytes) {
@@ -116,7 +116,7 @@ class Decoder {
     wqe().number = be32_at(segment + 4) >> 8;
     wqe().units = segment[7] & 0x3f;
     if (segment[7] & 0xc0) remark("reserved bits beside ds are set");
-    // Only a queue pair created with wq_signature has one, and none is.
+    // Only a queue pair created with wq_signature has one, and no queue pair is created so.
     if (segment[8]) remark(text("signature 0x%02x", segment[8]));
     if (be16_at(segment + 9)) remark("a DCI stream on a connection");
     flags(segment[11]);
@@ -129,7 +129,7 @@ class Decoder {
     if (wqe().has_immediate) {
       wqe().immediate = value;
     } else if (value != 0) {
-      // No other opcode that is decoded here has an immediate, an invalidated or a UMR key.
+      // No other opcode that is decoded here has an immediate, an invalidated key or a UMR key.
       remark(text("immediate 0x%08x in %s", value, name()));
     }
   }
@@ -207,10 +207,11 @@ class Decoder {
 
   enum class Inline { kAllowed, kForbidden };
 
-  /// The rest of the entry: an inline segment, then pointers; each may be missing (length 0: both).
+  /// Parses the rest of the entry: an inline segment, then pointers. Each may be missing (length 0:
+  /// both).
   void payload(Inline may_be_inline) {
     while (ok() && left_ > 0) {
-      if (at_[0] & 0x80) {  // MLX5_INLINE_SEG
+      if (at_[0] & 0x80) {  // the flag MLX5_INLINE_SEG
         if (may_be_inline == Inline::kForbidden) {
           return fail(WqeError::kLocalOperation, text("inline data in %s", name()));
         }
@@ -224,7 +225,7 @@ class Decoder {
     }
   }
 
-  // Of an entry that is not at its end, and so has a whole unit.
+  // Parses a data segment; the caller has checked that the entry has a whole unit left.
   // mlx5_wqe_data_seg: +0 byte_count (31 bits), +4 lkey, +8 address.
   void pointer() {
     const std::uint8_t* segment = take(kUnitBytes, "data segment");
@@ -235,7 +236,7 @@ class Decoder {
     piece.bytes = be32_at(segment);
     piece.key = be32_at(segment + 4);
     piece.address = be64_at(segment + 8);
-    // PRM, "data segment": byte_count 0 stands for 2 GiB, which no message may have.
+    // PRM, "data segment": byte_count 0 means 2 GiB, which no message may have.
     if (piece.bytes == 0) {
       return fail(WqeError::kLocalLength, "a data segment of 0 bytes, which means 2 GiB");
     }
@@ -243,8 +244,8 @@ class Decoder {
     wqe().local.push_back(piece);
   }
 
-  // Likewise.
-  // mlx5_wqe_inl_data_seg: +0 0x80000000 | bytes; payload; all of it padded to 16.
+  // Parses an inline segment, under the same condition. mlx5_wqe_inl_data_seg: +0 0x80000000 |
+  // bytes; payload; all of it padded to 16.
   void inline_data() {
     const std::size_t bytes = be32_at(take(4, "inline header")) & 0x7fffffff;
     const std::size_t padded = (4 + bytes + kUnitBytes - 1) / kUnitBytes * kUnitBytes - 4;
@@ -278,7 +279,7 @@ class Decoder {
     if (const std::uint8_t* segment = take(kUnitBytes, "atomic segment")) {
       wqe().swap_or_add = be64_at(segment);
       wqe().compare = be64_at(segment + 8);
-      // rdma-core providers/mlx5/qp.c set_atomic_seg: 0 in a fetch-and-add.
+      // rdma-core providers/mlx5/qp.c set_atomic_seg sets 0 in a fetch-and-add.
       if (kind == WqeKind::kFetchAdd && wqe().compare != 0) remark("compare value in ATOMIC_FA");
     }
     result(bytes);
@@ -304,7 +305,7 @@ class Decoder {
     return bytes == 4 ? be32_at(segment + 4 * which) : be64_at(segment + 8 * which);
   }
 
-  // swap, compare, swap mask, compare mask.
+  // The operands are swap, compare, swap mask, compare mask.
   void masked_swap(std::uint64_t bytes) {
     const std::uint8_t* segment = take(4 * bytes, "operands");
     if (segment == nullptr) return;
@@ -314,7 +315,7 @@ class Decoder {
     wqe().compare_mask = operand(segment, bytes, 3);
   }
 
-  // add, field boundary; with 4 bytes 8 reserved ones follow.
+  // The operands are add and field boundary; with 4 bytes, 8 reserved bytes follow.
   void masked_add(std::uint64_t bytes) {
     const std::uint8_t* segment = take(kUnitBytes, "operands");
     if (segment == nullptr) return;
@@ -348,7 +349,7 @@ Findings decode_wqe(const std::uint8_t* wqe, std::size_t bytes, Receives receive
   return findings;
 }
 
-// mlx5_wqe_data_seg, as many as fit.
+// Reads as many mlx5_wqe_data_seg as fit.
 std::vector<LocalPiece> decode_receive(const std::uint8_t* entry, std::size_t bytes) {
   constexpr std::uint32_t kNoKey = 0x100;
   std::vector<LocalPiece> pieces;
@@ -377,8 +378,8 @@ std::string dump_wqe(const std::uint8_t* wqe, std::size_t bytes) {
   return out;
 }
 
-// rdma-core providers/mlx5/qp.c post_send_db stores the first 8 bytes of the last WQE: its first
-// entry and its ds. Clients on GPUs store the index of the next entry with ds 0.
+// rdma-core providers/mlx5/qp.c post_send_db stores the first 8 bytes of the last WQE: the index of
+// its first entry and its ds. Clients on GPUs store the index of the next entry with ds 0.
 Doorbell decode_doorbell(std::uint64_t register_value) {
   std::uint8_t bytes[8];
   for (unsigned i = 0; i < 8; ++i) bytes[i] = static_cast<std::uint8_t>(register_value >> 8 * i);
@@ -398,7 +399,7 @@ std::uint64_t atomic_result(const Wqe& wqe, std::uint64_t old) {
       if (((old ^ wqe.compare) & wqe.compare_mask) != 0) return old;
       return ((old & ~wqe.swap_mask) | (wqe.swap_or_add & wqe.swap_mask)) & all;
     case WqeKind::kMaskedFetchAdd: {
-      // A ripple-carry adder, bit by bit as the definition has it.
+      // This is a ripple-carry adder, bit by bit as in the definition.
       std::uint64_t sum = 0, carry = 0;
       for (std::uint64_t bit = 1; (bit & all) != 0; bit <<= 1) {
         const unsigned ones = !!(old & bit) + !!(wqe.swap_or_add & bit) + !!carry;
@@ -443,7 +444,7 @@ std::array<std::uint8_t, 64> encode_completion(const Completion& completion) {
   cqe[60] = static_cast<std::uint8_t>(completion.wqe_index >> 8);
   cqe[61] = static_cast<std::uint8_t>(completion.wqe_index);
   unsigned opcode = static_cast<unsigned>(completion.of);
-  // MLX5_CQE_REQ_ERR, MLX5_CQE_RESP_ERR
+  // the values of MLX5_CQE_REQ_ERR, MLX5_CQE_RESP_ERR
   if (completion.error) opcode = completion.of == CompletionOf::kRequest ? 13 : 14;
   cqe[63] = static_cast<std::uint8_t>(opcode << 4 | unsigned{completion.solicited} << 1 |
                                       unsigned{completion.owner});

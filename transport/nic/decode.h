@@ -1,7 +1,8 @@
-// Reads work queue entries as a NIC does: bytes in, a checked request out. Shared by the soft NIC
-// and the libfabric executor. Written from the specification (sources at each field in decode.cpp).
-// The writers of entries use include/gshmem/abi/mlx5.h; this does not, so that an error of one side
-// does not cancel out. No memory is touched but the entry itself.
+// Reads work queue entries as a NIC does: the input is bytes, the output is a checked request.
+// Shared by the soft NIC and the libfabric executor. It is written from the specification (sources
+// at each field in decode.cpp). The code that writes entries uses include/gshmem/abi/mlx5.h. This
+// code does not, so that an error of one side does not cancel out. No memory is accessed but the
+// entry itself.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +14,7 @@
 
 namespace gshmem::nic {
 
-/// Largest WQE: ds has 6 bits, 63 units of 16 bytes.
+/// The size of the largest WQE: ds has 6 bits, for 63 units of 16 bytes.
 inline constexpr std::size_t kMaxWqeBytes = 63 * 16;
 inline constexpr std::size_t kEntryBytes = 64;
 
@@ -26,11 +27,11 @@ enum class WqeKind : std::uint8_t {
   kMaskedCompareSwap,  ///< 4 or 8 bytes
   kMaskedFetchAdd,     ///< 4 or 8 bytes
   kDump,
-  kSend,  ///< into a buffer that the receiver has posted
+  kSend,  ///< sends into a buffer that the receiver has posted
 };
 
-/// Values in order, as a vector: the first `kFew` without an allocation, since nearly all entries
-/// have no more.
+/// Values in order, as a vector. The first `kFew` need no allocation, since nearly all entries have
+/// no more.
 template <class T, std::size_t kFew>
 class Few {
  public:
@@ -65,23 +66,23 @@ class Few {
   std::vector<T> many_;
 };
 
-/// A gather element of this PE's memory.
+/// A gather element in this PE's memory.
 struct LocalPiece {
   std::uint64_t address = 0;
   std::uint32_t bytes = 0, key = 0;
 };
 using LocalPieces = Few<LocalPiece, 1>;
 
-/// In host order; those of atomics on 4 bytes in the low half.
+/// Operands in host order; those of atomics on 4 bytes are in the low half.
 struct AtomicOperands {
   std::uint64_t swap_or_add = 0, compare = 0;
-  std::uint64_t swap_mask = 0, compare_mask = 0;  ///< masked compare and swap
-  std::uint64_t boundary = 0;                     ///< masked fetch and add
+  std::uint64_t swap_mask = 0, compare_mask = 0;  ///< for masked compare-and-swap
+  std::uint64_t boundary = 0;                     ///< for masked fetch-and-add
 };
 
 struct WqeFields : AtomicOperands {
   WqeKind kind = WqeKind::kNop;
-  std::uint8_t opcode = 0;   ///< as in the entry, for error completions
+  std::uint8_t opcode = 0;   ///< the opcode of the entry, for error completions
   std::uint16_t index = 0;   ///< ctrl.wqe_index
   std::uint32_t number = 0;  ///< ctrl.qpn
   std::uint32_t units = 0;   ///< ctrl.ds
@@ -89,8 +90,8 @@ struct WqeFields : AtomicOperands {
   std::uint8_t fence = 0;    ///< ctrl.fm, 0 = none
   std::uint64_t remote_address = 0;
   std::uint32_t remote_key = 0;
-  std::uint64_t length = 0;  ///< bytes at the remote side
-  // Of a write or a send for which the receiver gets a completion.
+  std::uint64_t length = 0;  ///< number of bytes at the remote side
+  // For a write or a send for which the receiver gets a completion.
   bool has_immediate = false, solicited = false;
   std::uint32_t immediate = 0;
 
@@ -100,12 +101,12 @@ struct WqeFields : AtomicOperands {
   [[nodiscard]] bool carries_data() const {
     return kind == WqeKind::kWrite || kind == WqeKind::kSend;
   }
-  /// Entries of 64 bytes.
+  /// Returns the number of entries of 64 bytes.
   [[nodiscard]] std::uint32_t entries() const { return (units + 3) / 4; }
 };
 struct Wqe : WqeFields {
   Few<std::uint8_t, 32> inline_payload;  ///< in the entry itself
-  LocalPieces local;                     ///< the payload after that, or where results go
+  LocalPieces local;  ///< the payload after the inline payload, or where results are stored
 
   void clear() {
     static_cast<WqeFields&>(*this) = {};
@@ -124,54 +125,55 @@ enum class WqeError : std::uint8_t {
 struct Findings {
   WqeError error = WqeError::kNone;
   std::string reason;  ///< one line when there is an error
-  /// What is set and should not be, although a NIC ignores it: one line, or empty.
+  /// Fields that are set and should not be, although a NIC ignores them: one line, or empty.
   std::string remark;
 };
 struct DecodeResult : Findings {
-  Wqe wqe;  ///< ctrl fields are valid also with an error
+  Wqe wqe;  ///< its ctrl fields are valid also after an error
 };
 
-/// Whether the consumer has receive queues. Without them sends and immediate data are unknown
+/// Does the consumer have receive queues? Without them sends and immediate data are unknown
 /// opcodes.
 enum class Receives : bool { kNo, kYes };
 
-/// Bytes of the WQE that begins with the 16 bytes at `ctrl`: 16 * ds.
+/// Returns the size of the WQE that begins with the 16 bytes at `ctrl`: 16 * ds.
 [[nodiscard]] std::size_t wqe_bytes(const std::uint8_t* ctrl);
 
-/// Decodes `bytes` (= wqe_bytes, but at least 16, so that an entry of ds 0 can be named) of a WQE.
-/// Unknown opcodes, ds that does not fit the opcode, bad inline headers are errors; reserved bits
-/// and fields without a meaning are remarks. Nothing past `bytes` is read.
+/// Decodes `bytes` of a WQE (= wqe_bytes, but at least 16, so that an entry with ds 0 can be
+/// named). Unknown opcodes, a ds that does not fit the opcode, and bad inline headers are errors.
+/// Reserved bits and fields without a meaning are remarks. Nothing past `bytes` is read.
 [[nodiscard]] DecodeResult decode_wqe(const std::uint8_t* wqe, std::size_t bytes,
                                       Receives receives = Receives::kNo);
-/// Into `decoded`, whatever that was before.
+/// Decodes into `decoded` and overwrites its previous contents.
 [[nodiscard]] Findings decode_wqe(const std::uint8_t* wqe, std::size_t bytes, Receives receives,
                                   Wqe& decoded);
 
-/// Pieces of memory that an entry of a receive queue, `bytes` long, offers; one without a key ends
-/// them (mlx5dv.h, MLX5_INVALID_LKEY).
+/// Returns the chunks of memory that an entry of a receive queue, `bytes` long, offers. A chunk
+/// without a key ends the list (mlx5dv.h, MLX5_INVALID_LKEY).
 [[nodiscard]] std::vector<LocalPiece> decode_receive(const std::uint8_t* entry, std::size_t bytes);
 
-/// "WRITE index 7 qpn 0x41 ds 3 ..." and the bytes in rows of 16, for messages.
+/// Returns "WRITE index 7 qpn 0x41 ds 3 ..." and the bytes in rows of 16, for messages.
 [[nodiscard]] std::string dump_wqe(const std::uint8_t* wqe, std::size_t bytes);
 
 /// Queue pair number and producer index of a doorbell (8 bytes as stored in the register). Both
-/// encodings in use give the same: index of the next entry = idx + ceil(ds / 4), modulo 2^16.
+/// encodings in use give the index of the next entry = idx + ceil(ds / 4), modulo 2^16.
 struct Doorbell {
   std::uint32_t number = 0;
   std::uint16_t producer = 0;
 };
 [[nodiscard]] Doorbell decode_doorbell(std::uint64_t register_value);
 
-/// The effect of an atomic on a memory word of `Wqe::length` bytes (4 or 8): the new value.
-/// InfiniBand, "masked atomic operations": compare-and-swap changes the bits of swap_mask when
-/// (old ^ compare) & compare_mask is 0; fetch-and-add adds without carry out of the bits set in
+/// Returns the new value that an atomic gives a memory word of `Wqe::length` bytes (4 or 8).
+/// InfiniBand, "masked atomic operations": compare-and-swap changes the bits of swap_mask when (old
+/// ^ compare) & compare_mask is 0; fetch-and-add adds without carry out of the bits set in
 /// boundary.
 [[nodiscard]] std::uint64_t atomic_result(const Wqe& wqe, std::uint64_t old);
-/// Carries it out on a naturally aligned word that the CPU reaches, atomic to what other threads
-/// do; it orders what was written before and is read after. Returns the old value.
+/// Executes an atomic on a naturally aligned word in CPU memory, atomically with respect to other
+/// threads. It has acquire and release order. Returns the old value.
 [[nodiscard]] std::uint64_t carry_out_atomic(void* word, const Wqe& wqe);
 
-/// The kind of request that a completion is of; the values are MLX5_CQE_REQ and MLX5_CQE_RESP_*.
+/// The kind of request that a completion belongs to; the values are MLX5_CQE_REQ and
+/// MLX5_CQE_RESP_*.
 enum class CompletionOf : std::uint8_t {
   kRequest = 0,
   kWriteImmediate = 1,
@@ -179,7 +181,7 @@ enum class CompletionOf : std::uint8_t {
   kSendImmediate = 3,
 };
 
-/// Completion of a WQE, as 64 bytes for the queue. `owner` toggles with each lap.
+/// The completion of a WQE, as 64 bytes for the completion queue. `owner` toggles with each lap.
 struct Completion {
   CompletionOf of = CompletionOf::kRequest;
   bool error = false, solicited = false;
@@ -190,8 +192,8 @@ struct Completion {
   std::uint32_t bytes = 0;
   bool owner = false;
   std::uint32_t user_index = 0;  ///< of the queue pair
-  std::uint32_t immediate = 0;   ///< of a receive
-  std::uint32_t source = 0;      ///< of a receive: the sender's queue pair
+  std::uint32_t immediate = 0;   ///< for a receive
+  std::uint32_t source = 0;      ///< for a receive: the sender's queue pair
 };
 [[nodiscard]] std::array<std::uint8_t, 64> encode_completion(const Completion& completion);
 

@@ -40,11 +40,12 @@ void FirstUse::wake() {
   ::syscall(SYS_futex, outside_.asked, FUTEX_WAKE_PRIVATE, 1);
 }
 
-/// What nobody wakes looks again within a millisecond.
+/// Without wake-ups the thread polls at least once per millisecond.
 void FirstUse::run() {
   long nap_ns = kShortestNs;
   while (!stop_.load(std::memory_order_acquire)) {
-    // Acquire pairs with queue_connect (device/network/queue.h), whose question comes before.
+    // Acquire pairs with the store of queue_connect (device/network/queue.h), which comes after its
+    // request.
     if (__atomic_exchange_n(outside_.asked, 0u, __ATOMIC_ACQ_REL) != 0) {
       nap_ns = kShortestNs;
       serve();
@@ -58,7 +59,7 @@ void FirstUse::run() {
 }
 
 void FirstUse::serve() {
-  int pe = -1;  // whom it is about
+  int pe = -1;  // the peer it concerns
   try {
     std::deque<std::pair<int, Letter>> letters;
     {
@@ -83,7 +84,7 @@ void FirstUse::serve() {
 
 void FirstUse::begin(const Pair& pair) {
   Stage& stage = stages_[pair];
-  if (stage != Stage::kNothing) return;  // it is under way
+  if (stage != Stage::kNothing) return;  // the connection is in progress
   stage = Stage::kOffered;
   const QueueSet::QueueInfos mine = queues_.create(pair);
   if (pair.pe != outside_.my_pe) return send(Kind::kOffer, pair, mine);
@@ -114,7 +115,7 @@ void FirstUse::read(int from, std::span<const std::byte> letter) {
     queues_.connect(pair, theirs);
     stage = Stage::kConnected;
     send(Kind::kConfirm, pair, {});
-    if (header.kind == Kind::kOffer) return;  // both have offered: the other one confirms, too
+    if (header.kind == Kind::kOffer) return;  // both have sent an offer: the other PE confirms, too
   } else {
     require(header.kind == Kind::kConfirm && stage == Stage::kConnected, GSHMEMX_ERROR_INTERNAL,
             strprintf("a letter of kind %u at stage %d", static_cast<unsigned>(header.kind),

@@ -1,10 +1,10 @@
-// Connections on first use (GSHMEM_CONNECT=use): a thread of each PE that makes the queues to a
-// peer when device code here, or there, first posts to the other. Included by the runtime, which
-// carries the letters between PEs. The PE that begins makes its queues and offers them. The other
-// one makes its own, connects them and answers; then the first one connects, releases its writers
-// and confirms. Where both offer at once, each connects to what the other has offered, and
-// confirms. Invariant: a writer posts when both ends answer, and a pair of PEs makes one connection
-// of a context. tests/model/first_use.pml has every interleaving.
+// Connections on first use (GSHMEM_CONNECT=use): each PE has a thread that makes the queues to a
+// peer when device code on either of the two first posts to the other. Included by the runtime,
+// which delivers the letters between PEs. The PE that begins creates its queues and offers them.
+// The other PE creates its own, connects them and answers. Then the first PE connects, releases its
+// writers and confirms. If both send an offer at once, each connects to the offer of the other, and
+// confirms. Invariant: a writer posts only when both ends can answer, and a pair of PEs makes one
+// connection per context. tests/model/first_use.pml explores every interleaving.
 #pragma once
 
 #include "transport/nic/queue_set.h"
@@ -27,24 +27,25 @@ class FirstUse {
     int my_pe;
     /// Control::asked.
     std::uint32_t* asked;
-    /// Device code wakes this thread; else it looks now and then.
+    /// Device code wakes this thread; otherwise the thread polls.
     bool is_woken;
-    /// In order, to take() of that PE. Threads: any.
+    /// Delivers a letter to take() of that PE, in order. Threads: any.
     std::function<void(int pe, std::span<const std::byte> letter)> send;
     /// Ends the waits of writers.
     std::function<void(const Error& error, int pe)> on_error;
   };
-  /// `queues` outlives it. Letters may come from other PEs as soon as their init is over.
+  /// `queues` outlives this object. Letters may arrive from other PEs as soon as their init has
+  /// ended.
   FirstUse(QueueSet& queues, Outside outside);
-  /// Connections that are half made stay so: nobody posts any more.
+  /// Connections that are incomplete stay so: no more entries are posted.
   ~FirstUse();
   FirstUse(const FirstUse&) = delete;
-  /// Takes a letter of PE `from`. Threads: any; does not wait.
+  /// Accepts a letter from PE `from`. Threads: any; does not wait.
   void take(int from, std::span<const std::byte> letter);
 
  private:
   using Pair = QueueSet::Pair;
-  /// How far a pair of PEs is, as this one knows.
+  /// The state of the connection of a pair of PEs, as this PE knows it.
   enum class Stage { kNothing, kOffered, kConnected, kReleased };
   enum class Kind : std::uint32_t { kOffer, kAnswer, kConfirm };
   struct Header {
@@ -60,9 +61,9 @@ class FirstUse {
 
   QueueSet& queues_;
   const Outside outside_;
-  std::map<Pair, Stage> stages_;  ///< of the thread
+  std::map<Pair, Stage> stages_;  ///< used by the thread only
   std::mutex mutex_;
-  std::deque<std::pair<int, Letter>> letters_;  ///< that came, with their senders
+  std::deque<std::pair<int, Letter>> letters_;  ///< letters that have arrived, with their senders
   std::atomic<bool> stop_{false};
   std::thread thread_;
 };

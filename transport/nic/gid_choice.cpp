@@ -34,7 +34,7 @@ bool parse_gid(std::string_view text, Gid& gid) {
 }
 
 GidKind parse_kind(const std::string& text, const std::string& link_layer) {
-  // linux drivers/infiniband/core/sysfs.c: "IB/RoCE v1" stands for either.
+  // linux drivers/infiniband/core/sysfs.c writes "IB/RoCE v1" for either of the two.
   if (text == "RoCE v2") return GidKind::kRoceV2;
   if (text != "IB/RoCE v1") return GidKind::kUnknown;
   return link_layer == "Ethernet" ? GidKind::kRoceV1 : GidKind::kInfiniBand;
@@ -62,7 +62,8 @@ std::vector<GidEntry> read_gids(const std::string& sysfs, const std::string& dev
     // EINVAL.
     entry.kind = parse_kind(first_line(folder / "gid_attrs/types" / name), link_layer);
     entry.netdev = first_line(folder / "gid_attrs/ndevs" / name);
-    // class/net shows the devices of one network namespace, the RDMA device its GIDs of all.
+    // class/net shows the devices of one network namespace; the RDMA device shows its GIDs of all
+    // namespaces.
     std::error_code unknown;
     entry.reachable =
         entry.netdev.empty() || fs::exists(fs::path(sysfs) / "class/net" / entry.netdev, unknown);

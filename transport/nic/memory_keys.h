@@ -1,7 +1,7 @@
-// The keys by which the NICs of a PE, and those of all others, reach its memory: of the heap, which
-// are in the views of queues, and of memory of the program beside it, which are in the rows of
-// abi::RegisteredRange. Included by QueueSet. Invariant: what device code may find in a row stays
-// where it is until all of this goes.
+// The keys by which the NICs of a PE, and those of all others, access its memory. The keys of the
+// heap are in the views of queues. The keys of registered memory of the program are in the rows of
+// abi::RegisteredRange. Included by QueueSet. Invariant: data that a row points to stays where it
+// is until this object is destroyed.
 #pragma once
 
 #include <gshmem/abi/state.h>
@@ -19,20 +19,20 @@ namespace gshmem::nic {
 
 class MemoryKeys {
  public:
-  /// Zeroed memory that device code reaches by the same address.
+  /// Allocates zeroed memory that device code accesses by the same address.
   using Allocate = std::function<void*(std::size_t bytes)>;
   MemoryKeys(Rails& rails, Allocate allocate) : rails_(rails), allocate_(std::move(allocate)) {}
 
-  /// By every Nic that reaches one of `peers`. One by which only atomics go gets the part where
-  /// they leave their old values. Errors: what Nic throws.
+  /// Registers the heap with every Nic that reaches one of `peers`. A Nic that is used only for
+  /// atomics gets the part of the heap where the old values are stored. Errors: those of Nic.
   void register_heap(const Region& heap, const std::vector<int>& peers,
                      const std::function<bool(int pe)>& only_atomics);
-  /// Collective: what register_heap has got.
+  /// Collective: exchanges the keys that register_heap has obtained.
   void exchange(Collectives& boot);
   [[nodiscard]] std::uint32_t local(const Nic& nic) const { return users_.at(&nic).key; }
-  /// abi::QueueView::nic.
+  /// Returns the number for abi::QueueView::nic.
   [[nodiscard]] std::uint8_t number(const Nic& nic) const { return users_.at(&nic).number; }
-  /// Keys of PE `pe`, by its rail.
+  /// The keys of PE `pe`, by its rail.
   struct Remote {
     std::uint32_t payload = 0, atomic = 0;
   };
@@ -40,12 +40,12 @@ class MemoryKeys {
     return remote_[static_cast<std::size_t>(pe)][static_cast<std::size_t>(rail)];
   }
 
-  // Memory beside the heap, by its offset, which is the same on all PEs.
-  /// Local. Errors: what Nic throws; then nothing of it is left.
+  // For memory outside the heap, identified by its offset, which is the same on all PEs.
+  /// Registers memory. The call is local. Errors: those of Nic; then nothing stays registered.
   void add(const Region& region);
-  /// Collective, after `add` on all PEs: gives the row its keys.
+  /// Collective, after `add` on all PEs: stores the keys in the row.
   void exchange(Collectives& boot, std::uint64_t offset, abi::RegisteredRange& row);
-  /// Local: no NIC of this PE reaches it any more.
+  /// Local: unregisters the memory with all NICs of this PE.
   void remove(std::uint64_t offset) noexcept;
 
  private:
@@ -53,10 +53,10 @@ class MemoryKeys {
   /// A Nic that this PE uses.
   struct User {
     std::uint8_t number = 0;
-    bool whole = true;      ///< memory of the program, too
-    std::uint32_t key = 0;  ///< of the heap
+    bool whole = true;      ///< registers memory of the program, too
+    std::uint32_t key = 0;  ///< key of the heap
   };
-  /// Where device code finds keys.
+  /// The table where device code finds keys.
   struct Table {
     abi::Be32* local;
     abi::RemoteKeys* remote;
@@ -73,10 +73,10 @@ class MemoryKeys {
   Rails& rails_;
   Allocate allocate_;
   std::map<const Nic*, User> users_;
-  ByRail own_{};                ///< of the heap here
-  std::vector<ByRail> remote_;  ///< of heaps, by PE
+  ByRail own_{};                ///< keys of this PE's heap
+  std::vector<ByRail> remote_;  ///< keys of the heaps, by PE
   std::map<std::uint64_t, Memory> memories_;
-  std::vector<Table> free_;  ///< of memory that is registered no more
+  std::vector<Table> free_;  ///< tables of memory that is no longer registered
 };
 
 }  // namespace gshmem::nic

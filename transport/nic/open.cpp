@@ -17,8 +17,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The folder of the soft NIC's doubles of libibverbs and libmlx5: beside libgshmem, or in the lib
-/// folder of a build tree whose programs have this code linked into them.
+/// Returns the folder of the soft NIC's doubles of libibverbs and libmlx5: that of libgshmem, or
+/// the lib folder of a build tree whose programs have this code linked into them.
 std::string doubles_folder() {
   if (const char* named = env_lookup("GSHMEM_TEST_GSHNIC_DIR")) return named;
   const std::string here = folder_of_code(reinterpret_cast<const void*>(&doubles_folder));
@@ -33,9 +33,9 @@ std::string doubles_folder() {
                   ": this installation of gshmem lacks the soft NIC's libraries (lib/gshnic)");
 }
 
-/// The soft NIC's engine, and the fabric this process is in. One per process, as the engine: PEs
-/// that are threads of one process join once, and a job after finalize takes the fabric of the
-/// last.
+/// The soft NIC's engine, and the fabric that this process is in. There is one per process, like
+/// the engine. PEs that are threads of one process join once, and a job after finalize reuses the
+/// fabric of the last.
 class SoftFabric {
  public:
   static SoftFabric& get(const std::string& folder) {
@@ -43,8 +43,8 @@ class SoftFabric {
     return fabric;
   }
 
-  /// A descriptor of the fabric for the PEs of this host: the one this process is in, else a new
-  /// one.
+  /// Returns a descriptor of the fabric for the PEs of this host: the one that this process is in,
+  /// or else a new one.
   Fd root_fd() {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (fd_) return Fd(static_cast<int>(check_errno(dup(fd_.get()), "dup(fabric)")));
@@ -77,7 +77,7 @@ class SoftFabric {
 
   DynamicLibrary library_;
   std::mutex mutex_;
-  Fd fd_;  ///< kept, so that the file's number is not given to another one
+  Fd fd_;  ///< kept open, so that the file's number is not reused
 };
 
 void join_fabric(const OpenOptions& options, const std::string& folder) {
@@ -87,14 +87,14 @@ void join_fabric(const OpenOptions& options, const std::string& folder) {
           strprintf("GSHMEM_NIC=soft connects the PEs of one host, but this job has %d hosts: use "
                     "GSHMEM_NIC=ofi",
                     static_cast<int>(hosts)));
-  if (!options.share_fd) return;  // one process: a fabric of its own
+  if (!options.share_fd) return;  // a single process has a fabric of its own
   SoftFabric& fabric = SoftFabric::get(folder);
   const Fd root = options.node_root ? fabric.root_fd() : Fd();
   fabric.join(Fd(options.share_fd(root.get())));
 }
 
-/// On the first PE that cannot use mlx5. A warning where somebody may have wanted the NIC that is
-/// there.
+/// Logs why mlx5 cannot be used, on the first such PE. It is a warning if the user may have wanted
+/// the NIC that exists.
 void say_why_not_mlx5(const OpenOptions& options, const mlx5::Usable& mine) {
   const bool surprising = mine.has_device && options.config.gdr != Switch::kOff;
   const LogLevel level = surprising ? LogLevel::kWarn : LogLevel::kInfo;
@@ -129,7 +129,7 @@ NicList open(const OpenOptions& options) {
     case NicKind::kAuto:
       break;
   }
-  // One kind for all PEs, or they could not be connected.
+  // All PEs use one kind, or they could not be connected.
   const mlx5::Usable mine = mlx5::usable(options, {});
   const std::vector<int> able = allgather(options.boot, mine.why_not.empty() ? 1 : 0);
   const auto without = std::ranges::find(able, 0);

@@ -12,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// "0000:1b:00.0", with a longer domain below a Volume Management Device.
+/// Matches "0000:1b:00.0", with a longer domain below a Volume Management Device.
 bool is_pci_address(const std::string& name) {
   const std::size_t n = name.size();
   return n >= 12 && name[n - 2] == '.' && name[n - 5] == ':' && name[n - 8] == ':' &&
@@ -25,18 +25,19 @@ PciPlace place_of_address(const std::string& sysfs, const std::string& pci) {
   return pci_place(fs::path(sysfs) / "bus/pci/devices" / sysfs_pci_address(pci));
 }
 
-/// Addresses are the machine's: below different host bridges the first ones differ.
+/// Returns the length of the common path. Below different host bridges already the first addresses
+/// differ.
 std::size_t shared_length(const PciPlace& a, const PciPlace& b) {
   const auto [end, unused] =
       std::mismatch(a.path.begin(), a.path.end(), b.path.begin(), b.path.end());
   return static_cast<std::size_t>(end - a.path.begin());
 }
 
-/// `take` of `equal` for the PE with local rank `rank`.
+/// Chooses `take` of `equal` for the PE with local rank `rank`.
 void take_in_turn(const std::vector<int>& equal, std::size_t rank, std::size_t take,
                   std::vector<int>& chosen) {
   const std::size_t size = equal.size();
-  // Ranks that all begin at different ones, until the first begins again where rank 0 did.
+  // The number of ranks that begin at different candidates, before one begins where rank 0 did.
   const std::size_t round = std::lcm(take, size) / take;
   const std::size_t begin = rank * take + rank / round % take;
   for (std::size_t i = 0; i < take; ++i) chosen.push_back(equal[(begin + i) % size]);
@@ -71,7 +72,7 @@ Distance distance_between(const PciPlace& a, const PciPlace& b) {
   if (a.path.empty() || b.path.empty()) return Distance::kUnknown;
   const std::size_t shared = shared_length(a, b);
   if (shared > 0) {
-    // One switch is its upstream port, which both share, and a downstream port for each.
+    // A switch consists of its upstream port, which both share, and a downstream port for each.
     const bool one_switch = a.path.size() - shared <= 2 && b.path.size() - shared <= 2;
     return one_switch ? Distance::kPix : Distance::kPxb;
   }
@@ -117,7 +118,7 @@ std::vector<int> choose_devices(const std::vector<Candidate>& candidates, int lo
   };
   std::ranges::sort(order, [&](int a, int b) {
     const Candidate &x = of(a), &y = of(b);
-    // Shorter names first: mlx5_2 before mlx5_10.
+    // Shorter names come first: mlx5_2 before mlx5_10.
     return std::make_tuple(x.distance, -x.gbits, x.device.size(), x.device, x.port) <
            std::make_tuple(y.distance, -y.gbits, y.device.size(), y.device, y.port);
   });

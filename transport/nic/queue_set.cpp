@@ -14,16 +14,16 @@
 namespace gshmem::nic {
 namespace {
 
-/// Sizes of a queue's parts in their slab.
+/// The sizes of a queue's parts in their slab.
 constexpr std::uint64_t kPage = 4096;
-/// Records on lines of their own.
+/// Each record has a cache line of its own.
 constexpr std::uint64_t kRecordStep = 128;
 
 std::uint64_t rounded(std::uint64_t bytes, std::uint64_t page) {
   return (bytes + page - 1) / page * page;
 }
 
-/// Where `count` queues lie one after the other, from `begin` of their slab on.
+/// Computes where the parts of `count` queues are in their slab, from `begin` on.
 class Places {
  public:
   Places(std::uint64_t begin, std::size_t count, std::uint32_t depth)
@@ -76,7 +76,7 @@ QueueSet::QueueSet(Rails& rails, const QueueSetOptions& options)
   } else {
     connect_all(batches_.at(0));
   }
-  options.boot.barrier();  // nobody posts to a queue whose other end is not connected yet
+  options.boot.barrier();  // no PE posts to a queue whose other end is not connected yet
   rails_.start();
   cursors_ = make_cursors(n_pes_ * batches_.at(0).rails.size());
   publish_default();
@@ -88,7 +88,7 @@ void QueueSet::publish_default() {
   view_ = publish(batch, views_of(batch, 0, batch.rails.size()), cursors_);
   view_.rails = static_cast<std::uint32_t>(rails_.count());
   view_.map = config_.qp_map;
-  if (used != nullptr) view_.used = used;  // the first entry of a queue is noted once
+  if (used != nullptr) view_.used = used;  // the first entry of a queue is noted only once
 }
 
 std::vector<std::uint32_t> QueueSet::one_by_each_nic() const {
@@ -119,8 +119,8 @@ void QueueSet::create_more(std::uint32_t contexts) {
   make_batches(std::move(more));
 }
 
-/// The queues of contexts, which have the next numbers on every PE. They are made together, or, on
-/// first use, each context's by themselves.
+/// Lays out the queues of contexts, which have the next numbers on every PE. They form one batch,
+/// or, with connections on first use, one batch per context.
 void QueueSet::make_batches(std::vector<QueueRails> contexts) {
   first_new_ = contexts_;
   contexts_ += static_cast<int>(contexts.size());
@@ -195,7 +195,7 @@ void QueueSet::release(const Pair& pair) {
     __atomic_store_n(&uses[i].number, queues[i].own.created.number, __ATOMIC_RELEASE);
 }
 
-/// The GPU's, beside the code that posts and polls, where every NIC takes it.
+/// Chooses the GPU's memory, near the code that posts and polls, if every NIC can use it.
 abi::QueueMemory QueueSet::choose_memory() {
   const QueueMemoryChoice choice = config_.queue_memory;
   if (choice == QueueMemoryChoice::kHost) return abi::QueueMemory::kHost;
@@ -211,7 +211,8 @@ abi::QueueMemory QueueSet::choose_memory() {
   }
 }
 
-/// In whole pages of host and GPU, which is what can be exported and registered.
+/// The size is a multiple of the page sizes of host and GPU, so that the memory can be exported and
+/// registered.
 Region QueueSet::allocate(abi::QueueMemory memory, std::uint64_t bytes) {
   if (memory == abi::QueueMemory::kHost) {
     bytes = rounded(bytes, source_.page_bytes);
@@ -225,7 +226,7 @@ Region QueueSet::allocate(abi::QueueMemory memory, std::uint64_t bytes) {
   return {reinterpret_cast<void*>(rounded(raw, page)), bytes, MemoryKind::kGpu, heap_.gpu};
 }
 
-/// A batch of which nothing is made yet: which queues there are, by which Nic and where.
+/// Lays out a batch of which nothing is created yet: its queues, their NICs and their positions.
 QueueSet::Batch QueueSet::lay_out(std::vector<QueueRails> contexts) const {
   Batch batch;
   for (const QueueRails& queues : contexts) {
@@ -261,7 +262,8 @@ void QueueSet::create_end(const Batch& batch, End& end) {
 }
 
 void QueueSet::create(const Batch& batch, std::span<Queue> queues) {
-  // First those that are rung: the first ones of a Nic have registers of their own.
+  // Queues that are posted to are created first: the first ones of a Nic get registers of their
+  // own.
   for (Queue& queue : queues) create_end(batch, queue.own);
   for (Queue& queue : queues)
     if (queue.answering) create_end(batch, *queue.answering);
@@ -273,7 +275,7 @@ void QueueSet::use_memory(Nic& nic, const Batch& batch) {
     nic.use_queue_memory(batch.memory);
 }
 
-/// No completion has come.
+/// Marks that no completion has arrived.
 void QueueSet::prepare(const Batch& batch, const End& end) {
   const abi::CompletionEntry none = no_completion();
   void* const completion = batch.slab() + end.place.completion;
@@ -281,9 +283,9 @@ void QueueSet::prepare(const Batch& batch, const End& end) {
   std::memcpy(completion, &none, sizeof(none));
 }
 
-/// Memory of the batch, as every Nic reaches it. That of the GPU is ready for its queues now, and
-/// not when they are made: by then a kernel may hold up every copy while it waits for one of them.
-/// Pages of the host stay untouched until their queue is made, and take no memory before.
+/// Allocates the memory of the batch and maps it for every Nic. GPU memory is initialized now, and
+/// not when the queues are created: by then a kernel may block every copy while it waits for one of
+/// them. Host pages are not touched, and take no memory, until their queue is created.
 void QueueSet::give_memory(Batch& batch) {
   batch.memory = allocate(memory_, batch.memory.bytes);
   for (const Queue& queue : batch.queues) {
@@ -295,14 +297,14 @@ void QueueSet::give_memory(Batch& batch) {
   }
 }
 
-/// The queues of the batch to all peers.
+/// Creates the queues of the batch to all peers.
 void QueueSet::create_all(Batch& batch) {
   give_memory(batch);
   create(batch, batch.queues);
   make_doorbells(batch);
 }
 
-/// All that queues of the batch need which cannot be had while kernels run.
+/// Reserves everything for queues of the batch that cannot be obtained while kernels run.
 void QueueSet::reserve_all(Batch& batch) {
   give_memory(batch);
   for (Queue& queue : batch.queues)
@@ -321,14 +323,14 @@ QueueSet::QueueInfos QueueSet::infos_of(std::span<const Queue> queues) const {
   return infos;
 }
 
-/// Every PE tells each other one about its queues to that one. Where no connection goes one way,
-/// the end that asks is the one that answers.
+/// Every PE sends each peer the information about its queues to that peer. If connections go one
+/// way, the requesting end of one PE is connected to the answering end of the other.
 void QueueSet::exchange(Collectives& boot) {
   if (on_first_use_) return;
   Batch& batch = batches_.at(first_new_);
   const std::size_t per_pe = batch.rails.size(), ends = rails_.any_one_way() ? 2 : 1;
   std::vector<ConnectInfo> mine(n_pes_ * per_pe * ends), theirs(mine.size());
-  const auto at = [&](std::size_t peer, std::size_t i) {  // in both
+  const auto at = [&](std::size_t peer, std::size_t i) {  // index into `mine` and `theirs`
     return (static_cast<std::size_t>(peers_[peer]) * per_pe + i) * ends;
   };
   theirs_.clear();
@@ -341,7 +343,8 @@ void QueueSet::exchange(Collectives& boot) {
   }
   boot.alltoall(mine.data(), theirs.data(), per_pe * ends * sizeof(ConnectInfo));
   for (std::size_t peer = 0; peer < peers_.size(); ++peer) {
-    if (peers_[peer] == my_pe_) continue;  // whose ends mean each other
+    // The two ends of the queue to this PE are connected to each other.
+    if (peers_[peer] == my_pe_) continue;
     for (std::size_t i = 0; i < per_pe; ++i)
       theirs_[peer][i] = {theirs[at(peer, i)], theirs[at(peer, i) + ends - 1]};
   }
@@ -383,7 +386,8 @@ void QueueSet::map_doorbells(Batch& batch) {
     batch.doorbells.push_back(reachable(*queue.own.nic, queue.own.created.doorbell));
 }
 
-/// Device code rings the registers themselves, or words that the agent forwards to them.
+/// Makes the addresses by which device code rings: the registers themselves, or words that the
+/// agent forwards.
 void QueueSet::make_doorbells(Batch& batch) {
   if (!agent_ && config_.doorbell != DoorbellChoice::kAgent) {
     try {
@@ -413,7 +417,7 @@ void QueueSet::make_agent_words(Batch& batch) {
   }
 }
 
-/// Queue `i` of the batch, all but its place among the others of its context.
+/// Returns the view of queue `i` of the batch, without its number within its context.
 abi::QueueView QueueSet::view_of(const Batch& batch, std::size_t i) const {
   const Queue& queue = batch.queues[i];
   const End& end = queue.own;
@@ -436,7 +440,7 @@ abi::QueueView QueueSet::view_of(const Batch& batch, std::size_t i) const {
   return view;
 }
 
-/// How the doorbells of the batch are rung.
+/// Returns how the doorbells of the batch are rung.
 abi::Bell QueueSet::bell(const Nic::Limits& limits) const {
   const bool record = (limits.flags & abi::kNicReadsRecord) != 0;
   if (!limits.registers || agent_ || bells_need_order_)
@@ -444,12 +448,12 @@ abi::Bell QueueSet::bell(const Nic::Limits& limits) const {
   return record ? abi::Bell::kRegister : abi::Bell::kRegisterAlone;
 }
 
-/// Cursors of so many queues.
+/// Allocates `count` cursors.
 abi::QueueCursor* QueueSet::make_cursors(std::size_t count) {
   return static_cast<abi::QueueCursor*>(source_.device(count * sizeof(abi::QueueCursor)));
 }
 
-/// The queues of a context, `views.size() / n_pes` to each PE, where device code finds them.
+/// Publishes the queues of a context, `views.size() / n_pes` to each PE, for device code.
 abi::NicView QueueSet::publish(const Batch& batch, const std::vector<abi::QueueView>& views,
                                abi::QueueCursor* cursors) {
   const std::size_t total = views.size();
@@ -468,7 +472,8 @@ abi::NicView QueueSet::publish(const Batch& batch, const std::vector<abi::QueueV
   view.first_use = batch.first_use;
   view.per_pe = static_cast<std::uint32_t>(total / n_pes_);
   view.count = static_cast<std::uint32_t>(total);
-  // Writes that PCIe may reorder are in no order with those after a fence until they are in memory.
+  // Writes that PCIe may reorder are not ordered before those after a fence until they are in
+  // memory.
   const bool visible =
       rails_.count() > 1 || config_.ib_relaxed_ordering || config_.quiet == QuietChoice::kVisible;
   view.flags = limits.flags | (visible ? abi::kNicFlush : 0u);
@@ -502,9 +507,9 @@ ContextQueues QueueSet::publish_context(const Batch& batch, std::size_t nth, std
   queues.exclusive = queues.shared;
   queues.exclusive.traits |= abi::QueueTraits::kExclusive;
   queues.shared.rails = static_cast<std::uint32_t>(count);
-  queues.shared.map = static_cast<abi::QueueMap>(count - 1);  // the last one, for every caller
-  // A quiet posts where it has to flush. The thread that waits for all contexts is not the one that
-  // may.
+  queues.shared.map = static_cast<abi::QueueMap>(count - 1);  // all callers use the last queue
+  // quiet posts an entry if it has to flush. The thread that waits for all contexts may not be the
+  // one that may post here.
   queues.exclusive.rails = 1;
   queues.exclusive.flags &= ~static_cast<std::uint32_t>(abi::kNicFlush);
   queues.exclusive.map = abi::QueueMap::kPe;

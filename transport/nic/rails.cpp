@@ -11,7 +11,7 @@
 namespace gshmem::nic {
 namespace {
 
-/// A name of a port, as PEs tell each other.
+/// The name of a port, as PEs exchange it.
 using PortName = std::array<char, 80>;
 
 PortName name_of(const Nic& nic) {
@@ -48,7 +48,7 @@ Nic::Limits Rails::limits() const {
   Nic::Limits all = nics_.front()->limits();
   for (const auto& nic : nics_) {
     const Nic::Limits one = nic->limits();
-    // How fetched values come back is a matter of atomics.
+    // Only atomics depend on the byte order of fetched values.
     all.flags |= one.flags & ~abi::kNicFetchedBig;
     all.max_message = std::min(all.max_message, one.max_message);
     all.coherent_atomics = all.coherent_atomics && one.coherent_atomics;
@@ -74,7 +74,7 @@ void Rails::start() {
 }
 
 void Rails::stop() noexcept {
-  for (const NicList* list : {&nics_, &guests_})  // allocates nothing
+  for (const NicList* list : {&nics_, &guests_})  // this allocates nothing
     for (const auto& nic : *list) nic->stop();
 }
 
@@ -85,7 +85,7 @@ Nic& Rails::to(int pe, int rail) const {
 
 bool Rails::is_one_way(int pe, int rail) const { return &to(pe, rail) != &(*this)[rail]; }
 
-/// `ports`: names by PE and rail.
+/// `ports` has the names by PE and rail.
 void Rails::open_guests(const std::vector<int>& pes, const std::vector<std::string>& ports) {
   std::map<std::string, Nic*> opened;
   for (const auto& nic : nics_) opened.emplace(nic->port(), nic.get());

@@ -14,7 +14,7 @@ void set_opcode(Message<In>& in, Opcode opcode) {
   in.set(In::kOpcode, static_cast<std::uint16_t>(opcode));
 }
 
-/// `error` as the library returned it; the answer says more when the command reached the device.
+/// `error` is the library's result. If the command reached the device, the answer has more details.
 template <class Out>
 [[noreturn]] void fail_command(const char* name, int error, const Message<Out>& out, Where where) {
   if (const std::uint32_t status = out.get(Out::kStatus); status != 0) {
@@ -57,15 +57,17 @@ Message<prm::QueryCapOut> query(const VerbsApi& api, ibv_context* context, prm::
                                 const char* name) {
   Message<prm::QueryCapIn> in;
   set_opcode(in, Opcode::kQueryHcaCap);
-  in.set(prm::QueryCapIn::kOpMod, static_cast<std::uint32_t>(type) * 2u + 1);  // 1: current values
+  // The odd value asks for current values.
+  in.set(prm::QueryCapIn::kOpMod, static_cast<std::uint32_t>(type) * 2u + 1);
   Message<prm::QueryCapOut> out;
   const int result = api.general_cmd(context, in.data(), in.size(), out.data(), out.size());
   if (result != 0) fail_command(name, error_of(result), out, {});
   return out;
 }
 
-/// Filled for RST2INIT and again for INIT2RTR: some firmware takes the rights of a queue pair from
-/// the one, some from the other (NVSHMEM and DOCA differ in which they set).
+/// Sets the access rights. They are set in RST2INIT and again in INIT2RTR: some firmware takes the
+/// rights of a queue pair from the first, some from the second (NVSHMEM and DOCA differ in which
+/// they set).
 void set_rights(prm::View<prm::QpContext> qp) {
   using Qp = prm::QpContext;
   qp.set(Qp::kRemoteRead, 1);
@@ -88,9 +90,9 @@ void set_path(prm::View<prm::Path> path, const RtrSpec& spec) {
       path.set(P::kRemoteGidWord[word], value);
     }
   }
-  // linux drivers/infiniband/hw/mlx5/qp.c mlx5_set_path: the bit of a GRH is InfiniBand's; on
-  // Ethernet, where it goes without saying, the priority stands in eth_prio. For RoCE v2 the upper
-  // six bits of the traffic class stand in dscp as well.
+  // linux drivers/infiniband/hw/mlx5/qp.c mlx5_set_path: the bit of a GRH is for InfiniBand. On
+  // Ethernet the GRH is implied, and the priority is in eth_prio. For RoCE v2 the upper six bits of
+  // the traffic class are in dscp as well.
   if (!spec.ethernet) {
     path.set(P::kGrh, spec.global ? 1 : 0);
     path.set(P::kRemoteLid, spec.remote_lid);
@@ -140,8 +142,8 @@ Caps query_caps(const VerbsApi& api, ibv_context* context) {
     caps.fetched_host_endian = atomic.get(A::kEndianness8) == 1;
   }
   if (caps.has_roce) {
-    // linux include/linux/mlx5/qp.h mlx5_get_qp_default_ts: a device that knows time stamp formats
-    // wants the default one named.
+    // linux include/linux/mlx5/qp.h mlx5_get_qp_default_ts: a device that has time stamp formats
+    // requires the default one to be named.
     auto out = query(api, context, prm::CapType::kRoce, "QUERY_HCA_CAP(ROCE)");
     const auto roce = out.in(prm::QueryCapOut::kRoce);
     caps.timestamp_format =
@@ -150,7 +152,7 @@ Caps query_caps(const VerbsApi& api, ibv_context* context) {
   return caps;
 }
 
-/// The longest that device/network/wqe.h makes: with a payload of kInlineBytes.
+/// The size of the longest WQE that device/network/wqe.h writes, with a payload of kInlineBytes.
 constexpr std::uint32_t kWqeBytesMost = 256;
 
 void require_caps(const Caps& caps, const std::string& device) {
@@ -218,7 +220,7 @@ Message<prm::CreateQpIn> encode_create_qp(const QpSpec& spec) {
   qp.set(Qp::kUserIndex, spec.user_index);
   qp.set(Qp::kRecordMode, spec.no_record ? prm::kRecordNone : 0);
   qp.set(Qp::kSendCq, spec.cq);
-  qp.set(Qp::kReceiveCq, spec.cq);  // never used, but must be one
+  qp.set(Qp::kReceiveCq, spec.cq);  // it is never used, but required
   qp.set(Qp::kReceiveQueueType, prm::kReceiveQueueNone);
   qp.set(Qp::kRecordUmemValid, 1);
   qp.set(Qp::kRecordUmem, spec.umem);
@@ -255,8 +257,8 @@ Message<prm::ModifyQpIn> encode_rtr(std::uint32_t number, const RtrSpec& spec) {
   qp.set(Qp::kRemoteNumber, spec.remote_number);
   qp.set(Qp::kNextReceivePsn, spec.receive_psn);
   qp.set(Qp::kLogReadsIn, spec.log_reads_in);
-  // 12: a receiver that is not ready is asked again after 0.64 ms (InfiniBand, table 45). No entry
-  // of ours needs a receive buffer, so it does not happen.
+  // 12: the sender retries after 0.64 ms when the receiver is not ready (InfiniBand, table 45). No
+  // entry of gshmem needs a receive buffer, so this does not happen.
   qp.set(Qp::kMinRnrNak, 12);
   set_rights(qp);
   set_path(qp.in(Qp::kPrimaryPath), spec);
@@ -271,7 +273,7 @@ Message<prm::ModifyQpIn> encode_rts(std::uint32_t number, const RtsSpec& spec) {
   in.set(In::kNumber, number);
   auto qp = in.in(In::kContext);
   qp.set(Qp::kPathMigration, prm::kPathMigrated);
-  // 2^8 packets between requests for an acknowledgement, as the kernel driver has it
+  // 2^8 packets between requests for an acknowledgement, as in the kernel driver
   // (MLX5_IB_ACK_REQ_FREQ).
   qp.set(Qp::kLogAckRequests, 8);
   qp.set(Qp::kLogReadsOut, spec.log_reads_out);

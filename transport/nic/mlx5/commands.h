@@ -1,6 +1,6 @@
-// The device commands of a reliable connection: what each is given, its bytes (encode_*), and its
-// issue over DevX with status and syndrome in words. Included by device.cpp and connection.cpp.
-// Invariant: encode_* are pure; whatever is not in a spec is zero, which is what the device wants
+// The device commands for a reliable connection: their arguments, their bytes (encode_*), and their
+// execution over DevX with status and syndrome in words. Included by device.cpp and connection.cpp.
+// Invariant: encode_* are pure. Fields that are not in a spec are zero, which the device requires
 // of reserved bits and of options that are off.
 #pragma once
 
@@ -15,22 +15,23 @@ namespace gshmem::nic::mlx5 {
 
 /// The capabilities of a device, from QUERY_HCA_CAP.
 struct Caps {
-  std::uint32_t log_queue_max = 0;  ///< entries of 64 bytes in a send queue
+  std::uint32_t log_queue_max = 0;  ///< number of entries of 64 bytes in a send queue
   std::uint32_t wqe_bytes_max = 0;
   std::uint32_t log_reads_out = 0, log_reads_in = 0;  ///< outstanding reads and atomics
   bool has_roce = false, has_atomics = false, has_rc = false;
   std::uint32_t cqe_version = 0;
   std::uint32_t atomic_operations = 0, atomic_sizes = 0;
-  bool fetched_host_endian = false;    ///< 8-byte results of atomics
+  bool fetched_host_endian = false;    ///< results of 8-byte atomics are in host order
   std::uint32_t timestamp_format = 0;  ///< qpc.ts_format
-  bool no_record = false;              ///< queue pairs may do without a doorbell record
+  bool no_record = false;              ///< queue pairs may work without a doorbell record
 };
 [[nodiscard]] Caps query_caps(const VerbsApi& api, ibv_context* context);
-/// Throws GSHMEMX_ERROR_NOT_SUPPORTED naming all that `device` lacks of what gshmem needs.
+/// Throws GSHMEMX_ERROR_NOT_SUPPORTED, which names all capabilities that gshmem needs and `device`
+/// lacks.
 void require_caps(const Caps& caps, const std::string& device);
 
-/// Completion queue of one entry, collapsed and never overrun: every completion replaces the last
-/// one, and nobody writes its doorbell record. Source: mlx5_ifc_cqc_bits cc, oi.
+/// A completion queue of one entry, collapsed and never overrun: every completion replaces the
+/// previous one, and its doorbell record is never written. Source: mlx5_ifc_cqc_bits cc, oi.
 struct CqSpec {
   std::uint32_t umem = 0, uar_page = 0, event_queue = 0;
   std::uint64_t entry = 0, record = 0;  ///< offsets in the umem
@@ -39,18 +40,18 @@ struct QpSpec {
   std::uint32_t umem = 0, uar_page = 0, pd = 0, cq = 0, user_index = 0, timestamp_format = 0;
   std::uint32_t log_entries = 0;
   std::uint64_t entries = 0, record = 0;  ///< offsets in the umem
-  bool no_record = false;                 ///< the record is a place that nobody stores to
+  bool no_record = false;                 ///< nothing is stored to the record
 };
 struct InitSpec {
   std::uint32_t port = 1, pkey_index = 0, counter_set = 0;
 };
 struct RtrSpec {
-  std::uint32_t remote_number = 0, receive_psn = 0, mtu = 0;  ///< enum ibv_mtu
+  std::uint32_t remote_number = 0, receive_psn = 0, mtu = 0;  ///< of type enum ibv_mtu
   std::uint32_t log_reads_in = 0;
   std::uint32_t port = 1, pkey_index = 0, service_level = 0, traffic_class = 0;
   std::uint32_t remote_lid = 0;
   bool ethernet = false;
-  bool roce_v2 = false;  ///< of Ethernet: packets are UDP
+  bool roce_v2 = false;  ///< for Ethernet: packets are UDP
   bool global = false;   ///< with a GRH; always on Ethernet
   std::uint32_t gid_index = 0, hop_limit = 0, udp_source_port = 0;
   std::array<std::uint8_t, 16> remote_gid{};
@@ -68,7 +69,7 @@ inline constexpr std::uint32_t kLogMessageMax = 30;
 [[nodiscard]] prm::Message<prm::ModifyQpIn> encode_init(std::uint32_t number, const InitSpec& spec);
 [[nodiscard]] prm::Message<prm::ModifyQpIn> encode_rtr(std::uint32_t number, const RtrSpec& spec);
 [[nodiscard]] prm::Message<prm::ModifyQpIn> encode_rts(std::uint32_t number, const RtsSpec& spec);
-/// 2ERR, 2RST, QUERY_QP.
+/// For 2ERR, 2RST and QUERY_QP.
 [[nodiscard]] prm::Message<prm::QpNumberIn> encode_number(prm::Opcode opcode, std::uint32_t number);
 
 struct DeviceObject {
@@ -76,24 +77,24 @@ struct DeviceObject {
   std::uint32_t number = 0;
 };
 // Errors of all: GSHMEMX_ERROR_NIC "CREATE_QP on mlx5_0: status 0x03: bad parameter, syndrome
-// 0x3c5f2a (...)", or what the kernel answered when the command did not reach the device.
+// 0x3c5f2a (...)", or the kernel's answer when the command did not reach the device.
 [[nodiscard]] DeviceObject create_cq(const VerbsApi& api, ibv_context* context, const CqSpec& spec);
 [[nodiscard]] DeviceObject create_qp(const VerbsApi& api, ibv_context* context, const QpSpec& spec);
 void modify_qp(const VerbsApi& api, const DeviceObject& qp, const char* name,
                const prm::Message<prm::ModifyQpIn>& in);
-/// 2ERR or 2RST.
+/// Executes 2ERR or 2RST.
 void move_qp(const VerbsApi& api, const DeviceObject& qp, const char* name, prm::Opcode opcode);
 
 struct QpStatus {
   prm::QpState state = prm::QpState::kReset;
-  std::uint32_t hardware_counter = 0, software_counter = 0;  ///< of entries, modulo 2^16
+  std::uint32_t hardware_counter = 0, software_counter = 0;  ///< numbers of entries, modulo 2^16
 };
 [[nodiscard]] QpStatus query_qp(const VerbsApi& api, const DeviceObject& qp);
 [[nodiscard]] const char* state_name(prm::QpState state) noexcept;
 
-/// Counter set of the port, which the kernel driver's queue pairs have: with it those of DevX are
-/// in /sys/class/infiniband/<device>/ports/<port>/hw_counters too. Learned from a queue pair that
-/// the kernel driver makes; 0 (none) where that does not work.
+/// Returns the counter set of the port, which the kernel driver's queue pairs use. With it the
+/// queue pairs of DevX are counted in /sys/class/infiniband/<device>/ports/<port>/hw_counters, too.
+/// It is read from a queue pair that the kernel driver makes; 0 (none) if that fails.
 [[nodiscard]] std::uint32_t port_counter_set(const VerbsApi& api, ibv_context* context, ibv_pd* pd,
                                              int port) noexcept;
 

@@ -12,8 +12,8 @@
 namespace gshmem::nic::mlx5 {
 namespace {
 
-/// Source port of RoCE v2 packets (0xc000 and up, InfiniBand annex A17): one per pair of queues, so
-/// that switches spread them over equal paths.
+/// Returns the source port of RoCE v2 packets (0xc000 and up, InfiniBand annex A17): one per pair
+/// of queues, so that switches spread the packets over equal paths.
 std::uint32_t udp_source_port(std::uint32_t a, std::uint32_t b) {
   const std::uint64_t product = std::uint64_t{a} * b * 0x9e3779b97f4a7c15ull;
   return 0xc000u | static_cast<std::uint32_t>(product >> 50);
@@ -61,8 +61,8 @@ ConnectWire read_connect_info(const ConnectInfo& info, const Device& device, int
                     "supported; choose ports of one subnet by GSHMEM_NIC_DEVICES",
                     pe, network_text(theirs).c_str(), device.describe().c_str(),
                     network_text(mine).c_str()));
-  // Packets are taken when the 15 low bits agree and at most one end is a limited member
-  // (InfiniBand, section 10.9.3); otherwise they are dropped without a word.
+  // Packets are accepted when the 15 low bits are equal and at most one end is a limited member
+  // (InfiniBand, section 10.9.3). Otherwise they are dropped silently.
   require(
       (wire.pkey & 0x7fff) == (device.pkey & 0x7fff) && ((wire.pkey | device.pkey) & 0x8000) != 0,
       GSHMEMX_ERROR_CONFIG,
@@ -96,7 +96,7 @@ Connection::Connection(const Device& device, const QueueMemory& memory, const Qu
   require(log_entries <= device.caps.log_queue_max, GSHMEMX_ERROR_CONFIG,
           strprintf("GSHMEM_QP_DEPTH: %u entries, but a queue of %s has at most %u", place.depth,
                     device.name.c_str(), 1u << device.caps.log_queue_max));
-  psn_ = std::random_device{}() & 0xffffff;  // a packet of an earlier connection does not fit
+  psn_ = std::random_device{}() & 0xffffff;  // packets of an earlier connection do not match
   cq_ = create_cq(device.api, device.context.get(),
                   {.umem = memory.umem,
                    .uar_page = bell_.page_id,
@@ -178,13 +178,12 @@ void Connection::connect(const ConnectInfo& peer, int pe) {
     rtr.udp_source_port = udp_source_port(qp_.number, remote.number);
   }
   modify_qp(device_.api, qp_, "INIT2RTR", encode_rtr(qp_.number, rtr));
-  // A requester must not have more reads on the way than the other end answers at a time.
+  // A requester must not have more outstanding reads than the responder answers at a time.
   const RtsSpec rts{
       .send_psn = psn_,
       .log_reads_out = smaller(std::min(device_.caps.log_reads_out, 7u), remote.log_reads_in),
       .retry_count = static_cast<std::uint32_t>(config.ib_retry_count),
-      // 7, the default, is without end (InfiniBand 11.2.4.2). Nothing of ours needs a receive
-      // buffer.
+      // 7, the default, means without end (InfiniBand 11.2.4.2). gshmem needs no receive buffers.
       .rnr_retry = static_cast<std::uint32_t>(config.ib_retry_count),
       .ack_timeout = static_cast<std::uint32_t>(config.ib_timeout)};
   modify_qp(device_.api, qp_, "RTR2RTS", encode_rts(qp_.number, rts));
@@ -192,13 +191,14 @@ void Connection::connect(const ConnectInfo& peer, int pe) {
 
 void Connection::stop() noexcept {
   if (qp_.object != nullptr) {
-    // To ERROR first: what is queued is flushed, and answers under way find a queue that still is.
+    // The queue first goes to ERROR: queued entries are flushed, and responses in progress find a
+    // queue that still exists.
     for (const auto& [opcode, name] :
          {std::pair{prm::Opcode::kToError, "2ERR"}, std::pair{prm::Opcode::kToReset, "2RST"}}) {
       try {
         move_qp(device_.api, qp_, name, opcode);
       } catch (const std::exception& error) {
-        GSHMEM_DEBUG("queue %d: %s", index_, error.what());  // it is destroyed all the same
+        GSHMEM_DEBUG("queue %d: %s", index_, error.what());  // it is destroyed regardless
       }
     }
   }

@@ -45,14 +45,14 @@ Network network_of(const VerbsApi& api, ibv_context* context, int port,
                    const ibv_port_attr& attributes) {
   if (attributes.link_layer == IBV_LINK_LAYER_ETHERNET) return {LinkLayer::kEthernet};
   Network network;
-  ibv_gid gid{};  // the default one, which every port of InfiniBand has
+  ibv_gid gid{};  // the default GID, which every InfiniBand port has
   if (api.query_gid(context, static_cast<std::uint8_t>(port), 0, &gid) == 0)
     network.prefix = abi::swap_bytes(std::uint64_t{gid.global.subnet_prefix});
   return network;
 }
 
-/// Rate of a port, by its codes (InfiniBand 14.2.5.6, PortInfo: LinkWidthActive, LinkSpeedActive,
-/// LinkSpeedExtActive; enum ib_port_speed of linux rdma/ib_verbs.h). 0: unknown.
+/// Returns the rate of a port, from its codes (InfiniBand 14.2.5.6, PortInfo: LinkWidthActive,
+/// LinkSpeedActive, LinkSpeedExtActive; enum ib_port_speed of linux rdma/ib_verbs.h). 0: unknown.
 double gbits_of(const ibv_port_attr& port) {
   struct Code {
     int code;
@@ -69,7 +69,7 @@ double gbits_of(const ibv_port_attr& port) {
   return value(kLanes, port.active_width) * value(kGbits, port.active_speed);
 }
 
-/// For a device that sysfs does not show.
+/// Reads the GIDs of a device that sysfs does not show.
 std::vector<GidEntry> gids_of_library(const VerbsApi& api, ibv_context* context, int port,
                                       int count) {
   std::vector<GidEntry> entries;
@@ -86,7 +86,7 @@ std::vector<GidEntry> gids_of_library(const VerbsApi& api, ibv_context* context,
                    : full.gid_type == IBV_GID_TYPE_ROCE_V1 ? GidKind::kRoceV1
                                                            : GidKind::kInfiniBand;
     } else if (api.query_gid(context, static_cast<std::uint8_t>(port), index, &gid) != 0) {
-      continue;  // an entry that is not in use
+      continue;  // this entry is not in use
     }
     std::memcpy(entry.gid.data(), gid.raw, entry.gid.size());
     if (entry.gid != Gid{}) entries.push_back(entry);
@@ -94,7 +94,7 @@ std::vector<GidEntry> gids_of_library(const VerbsApi& api, ibv_context* context,
   return entries;
 }
 
-/// `count`: entries of the port's table.
+/// `count` is the number of entries of the port's table.
 std::vector<GidEntry> gids_of(const VerbsApi& api, const std::string& sysfs, ibv_context* context,
                               const std::string& device, int port, int count) {
   std::vector<GidEntry> entries = read_gids(sysfs, device, port);
@@ -138,8 +138,8 @@ void look_at(const VerbsApi& api, ibv_device* device, const DeviceWish& wish,
 }  // namespace
 
 ibv_port_attr query_port(const VerbsApi& api, ibv_context* context, int port) {
-  // verbs.h has a macro for this that links against libibverbs; the function itself fills the
-  // beginning of the structure, up to `flags`, which holds all that is used here.
+  // verbs.h has a macro for this call that links against libibverbs. The function itself fills the
+  // first part of the structure, up to `flags`, which has all fields that are used here.
   ibv_port_attr attributes{};
   check_verbs(api.query_port(context, static_cast<std::uint8_t>(port),
                              reinterpret_cast<_compat_ibv_port_attr*>(&attributes)),
@@ -234,8 +234,8 @@ void Device::learn_pkey() {
   __be16 value = 0;
   const int result = api.query_pkey(context.get(), static_cast<std::uint8_t>(port), index, &value);
   const std::uint16_t key = abi::swap_bytes(static_cast<std::uint16_t>(value));
-  // Entry 0 is the default partition everywhere; a table that cannot be read is no reason to fail
-  // with it. Any other entry must be there: with a wrong one, packets vanish without a word.
+  // Entry 0 is the default partition everywhere, so a table that cannot be read is not an error.
+  // Any other entry must exist: with a wrong entry, packets are dropped silently.
   if (index == 0 && (result != 0 || key == 0)) {
     pkey = 0xffff;
     return;

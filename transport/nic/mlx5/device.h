@@ -1,6 +1,6 @@
-// One port of one RDMA device, opened: context, protection domain, and what was learned about it.
-// Included by memory, connection, events and mlx5_nic. Invariant: a Device that exists has an
-// active port and everything gshmem needs of the hardware.
+// One opened port of one RDMA device: context, protection domain, and its properties. Included by
+// memory, connection, events and mlx5_nic. Invariant: a Device that exists has an active port and
+// everything gshmem needs of the hardware.
 #pragma once
 
 #include "transport/nic/gid_choice.h"
@@ -18,13 +18,13 @@
 
 namespace gshmem::nic::mlx5 {
 
-/// The options that the choice of a device needs, and where sysfs is (tests have their own).
+/// The options that the choice of a device needs, and the path of sysfs (tests have their own).
 struct DeviceWish {
   const Config& config;
   std::string gpu_pci = {};
   int local_rank = 0;
   std::string sysfs = "/sys";
-  /// Chosen beforehand; else the nearest one.
+  /// A device that was chosen beforehand; otherwise the nearest one is used.
   std::optional<Candidate> chosen = {};
 };
 
@@ -33,8 +33,8 @@ struct FoundPort {
   ibv_port_attr attributes{};
   Network network;
 };
-/// Active ports of devices that speak mlx5 and that GSHMEM_NIC_DEVICES lets in, with their devices
-/// opened; and what was passed over, in words.
+/// The active ports of devices that speak mlx5 and that GSHMEM_NIC_DEVICES allows, with their
+/// devices opened; and a text about those that were skipped.
 struct FoundDevices {
   std::vector<OwnedContext> contexts;
   std::vector<FoundPort> ports;
@@ -43,10 +43,10 @@ struct FoundDevices {
 };
 [[nodiscard]] ibv_port_attr query_port(const VerbsApi& api, ibv_context* context, int port);
 [[nodiscard]] FoundDevices find_devices(const VerbsApi& api, const DeviceWish& wish);
-/// The candidates that a PE uses, at most `count`; empty when there are none.
+/// Returns the candidates that a PE uses, at most `count`; empty when there are none.
 [[nodiscard]] std::vector<Candidate> choose_ports(const FoundDevices& found, const DeviceWish& wish,
                                                   int count);
-/// The error text for a search without result.
+/// Returns the error text for a search without result.
 [[nodiscard]] std::string no_device_text(const FoundDevices& found, const Config& config);
 
 class Device {
@@ -70,14 +70,14 @@ class Device {
   std::uint32_t event_queue = 0;
   std::uint32_t counter_set = 0;
 
-  /// "mlx5_0 port 1 (InfiniBand, LID 7, MTU 4096, PIX, firmware 28.39.2048)"
+  /// Returns for example "mlx5_0 port 1 (InfiniBand, LID 7, MTU 4096, PIX, firmware 28.39.2048)"
   [[nodiscard]] std::string describe() const;
-  /// Where packets of RoCE to the port of PE `pe` with that GID go; asked of the kernel once.
-  /// Threads: any.
+  /// Returns the destination of RoCE packets to the port of PE `pe` with that GID; the kernel is
+  /// asked once. Threads: any.
   using Mac = std::array<std::uint8_t, 6>;
   [[nodiscard]] Mac mac_of(const Gid& to, int pe) const;
-  /// Addressed by GIDs: always on Ethernet; on InfiniBand when the user named one, or the port says
-  /// that nothing gets through without a GRH (virtual ports, which share a LID).
+  /// Are ports addressed by GIDs? Always on Ethernet. On InfiniBand when the user selected a GID,
+  /// or when the port requires a GRH (virtual ports, which share a LID).
   [[nodiscard]] bool global() const {
     return link_layer == LinkLayer::kEthernet || config.ib_gid_index >= 0 ||
            (port_attributes.flags & IBV_QPF_GRH_REQUIRED) != 0;
@@ -93,9 +93,9 @@ class Device {
   void learn_gid(const std::string& sysfs);
 };
 
-inline constexpr std::uint32_t kHopLimit = 64;  // net.ipv4.ip_default_ttl's default
+inline constexpr std::uint32_t kHopLimit = 64;  // the default of net.ipv4.ip_default_ttl
 
-/// 256..4096 of enum ibv_mtu.
+/// Converts an enum ibv_mtu to 256..4096.
 [[nodiscard]] inline int mtu_bytes(unsigned mtu) { return 128 << mtu; }
 
 }  // namespace gshmem::nic::mlx5

@@ -1,6 +1,6 @@
-// Which RDMA devices and ports a PE may use, and on which network all PEs meet. The nearest of them
-// and their GIDs are a matter of transport/nic/pci_distance.h and gid_choice.h. Pure; device.cpp
-// gives it what there is, tests what they like.
+// Selects the RDMA devices and ports that a PE may use, and the network that connects all PEs.
+// transport/nic/pci_distance.h and gid_choice.h choose the nearest of them and their GIDs. Pure:
+// device.cpp passes the devices that exist, tests pass any.
 #pragma once
 
 #include "transport/nic/gid_choice.h"
@@ -14,7 +14,7 @@
 namespace gshmem::nic::mlx5 {
 
 /// GSHMEM_NIC_DEVICES: "mlx5_0:1,mlx5_2" prefixes, "=mlx5_0" exact names, "^mlx5_1" all but these,
-/// "^=..." all but exactly these; the sign stands once, at the front.
+/// "^=..." all but exactly these. The sign is given once, at the front.
 class DeviceFilter {
  public:
   /// Errors: GSHMEMX_ERROR_CONFIG.
@@ -30,8 +30,8 @@ class DeviceFilter {
   std::vector<Word> words_;
 };
 
-/// The network that a port reaches: an InfiniBand subnet, by its prefix, or Ethernet, which is
-/// routed.
+/// The network that a port is connected to: an InfiniBand subnet, identified by its prefix, or
+/// Ethernet, which is routed.
 struct Network {
   LinkLayer layer = LinkLayer::kInfiniBand;
   std::uint8_t reserved[7] = {};
@@ -40,12 +40,12 @@ struct Network {
     return layer == other.layer && prefix == other.prefix;
   }
 };
-/// Those of a PE, the one of its nearest port first.
+/// The networks of a PE; that of its nearest port is first.
 using Networks = std::vector<Network>;
-/// The network that every PE has a port on; of several the one that is the first of most PEs. None
-/// when there is none. `all`: by PE.
+/// Returns the network on which every PE has a port. Of several it returns the one that is first
+/// for most PEs. Returns nothing when there is none. `all` is indexed by PE.
 [[nodiscard]] std::optional<Network> common_network(const std::vector<Networks>& all);
-/// "InfiniBand subnet fe80000000000000", "Ethernet".
+/// Returns for example "InfiniBand subnet fe80000000000000", "Ethernet".
 [[nodiscard]] std::string network_text(const Network& network);
 
 }  // namespace gshmem::nic::mlx5

@@ -94,7 +94,7 @@ void EventThread::watch(int queue, mlx5dv_devx_obj* qp, mlx5dv_devx_obj* cq) noe
 }
 
 void EventThread::subscribe(mlx5dv_devx_obj* object, std::uint16_t event, int queue) {
-  // The cookie is all that comes back: queue and event.
+  // The cookie is all that an event carries: queue and event type.
   const std::uint64_t cookie = static_cast<std::uint64_t>(queue) << 16 | event;
   std::uint16_t events[] = {event};
   const int result =
@@ -116,9 +116,9 @@ void EventThread::stop() noexcept {
 }
 
 void EventThread::run() noexcept {
-  // When the device is gone, that of DevX is readable for ever, and POLLRDHUP, which must be asked
-  // for, tells (linux drivers/infiniband/hw/mlx5/devx.c devx_async_event_poll); that of verbs has
-  // POLLERR (core/uverbs_main.c ib_uverbs_event_poll).
+  // When the device is gone, the descriptor of DevX stays readable for ever, and POLLRDHUP, which
+  // must be requested, shows it (linux drivers/infiniband/hw/mlx5/devx.c devx_async_event_poll).
+  // The descriptor of verbs has POLLERR (core/uverbs_main.c ib_uverbs_event_poll).
   constexpr short kEvents = POLLIN | POLLRDHUP;
   pollfd fds[3] = {{wake_.get(), POLLIN, 0},
                    {device_.context->async_fd, kEvents, 0},

@@ -1,7 +1,7 @@
-// Events that no completion carries: a device that is reset or gone, a queue pair that the other
-// end broke, and what becomes of the port. One thread per Nic that sleeps in poll(2) until the
-// device or stop() wakes it. Included by mlx5_nic. Invariant: after stop() the thread has ended and
-// no callback runs.
+// Handles events that no completion reports: a device that is reset or gone, a queue pair that the
+// peer broke, and state changes of the port. Each Nic has one thread, which sleeps in poll(2) until
+// the device or stop() wakes it. Included by mlx5_nic. Invariant: after stop() the thread has ended
+// and no callback runs.
 #pragma once
 
 #include "host/base/fd.h"
@@ -18,14 +18,14 @@ namespace gshmem::nic::mlx5 {
 struct Event {
   enum class Kind {
     kFault,
-    kRefusal,   ///< of a request that the other end of the queue has sent
-    kPortDown,  ///< this and the next: no errors by themselves
+    kRefusal,   ///< this NIC refused a request from the other end of the queue
+    kPortDown,  ///< this and the next are not errors by themselves
     kPortUp,
-    kPortChange  ///< of what connections are made by
+    kPortChange  ///< a property that connections depend on has changed
   };
   Kind kind = Kind::kFault;
-  std::string text{};  ///< of a change: what has changed
-  int queue = -1;      ///< index of the queue that it is about
+  std::string text{};  ///< kPortChange: what has changed
+  int queue = -1;      ///< index of the queue that the event concerns
   [[nodiscard]] bool of_port() const { return kind >= Kind::kPortDown; }
 };
 
@@ -36,8 +36,8 @@ class EventThread {
   EventThread(const EventThread&) = delete;
   ~EventThread() { stop(); }
 
-  /// Asks for the events of a queue; where the library or device has no DevX events, they stay
-  /// unseen and the completions of the other end tell.
+  /// Subscribes to the events of a queue. If the library or the device has no DevX events, they are
+  /// not detected, and the completions at the other end report the error.
   void watch(int queue, mlx5dv_devx_obj* qp, mlx5dv_devx_obj* cq) noexcept;
   void start();
   void stop() noexcept;
@@ -56,8 +56,8 @@ class EventThread {
   std::thread thread_;
 };
 
-/// The meaning of an asynchronous event of the port or device; none for those that mean nothing to
-/// connections.
+/// Returns the meaning of an asynchronous event of the port or device; nothing for events that do
+/// not affect connections.
 [[nodiscard]] std::optional<Event> event_of(ibv_event_type type, const std::string& device);
 
 }  // namespace gshmem::nic::mlx5

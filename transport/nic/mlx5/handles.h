@@ -1,6 +1,6 @@
-// Owners of what the verbs and DevX calls create: one alias per kind, each released by the library
-// that made it. Included by all of this folder. Invariant: release never throws; a failure is
-// logged, because the owner can do nothing about it.
+// Owners of objects that verbs and DevX calls create. There is one alias per kind, and the library
+// that made an object releases it. Included by all files of this folder. Invariant: release never
+// throws; a failure is logged, because the owner can do nothing about it.
 #pragma once
 
 #include "host/base/log.h"
@@ -13,7 +13,7 @@
 
 namespace gshmem::nic::mlx5 {
 
-/// Deleter by a function of a loaded library, which returns an error number or nothing.
+/// A deleter that calls a function of a loaded library, which returns an error number or nothing.
 template <class T, class Result = int>
 struct Release {
   Result (*function)(T*) = nullptr;

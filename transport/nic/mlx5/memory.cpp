@@ -18,9 +18,9 @@ namespace {
 
 enum class Use { kHeap, kQueues };
 
-/// Requirements of GPU memory, and of that which does without. Kernels: linux
-/// drivers/infiniband/core/umem_dmabuf.c for regions, hw/mlx5/devx.c devx_umem_get for user memory
-/// of DevX (MLX5DV_UMEM_MASK_DMABUF).
+/// Returns the requirements for registering GPU memory, and a configuration that does not need it.
+/// Kernels: linux drivers/infiniband/core/umem_dmabuf.c for regions, hw/mlx5/devx.c devx_umem_get
+/// for user memory of DevX (MLX5DV_UMEM_MASK_DMABUF).
 const char* gpu_advice(Use use) {
   return use == Use::kHeap
              ? "A heap in GPU memory needs either dmabuf (Linux 5.12, rdma-core 34 and the open "
@@ -40,7 +40,7 @@ constexpr char kDirectAdvice[] =
     "GSHMEM_IB_DATA_DIRECT=on needs a NIC that has a Data Direct function, a kernel and a libmlx5 "
     "that know it, and a GPU driver for CUDA 12.8 or newer; auto does without.";
 
-/// All that was tried and how it ended, for the error when nothing worked.
+/// Collects all attempts and their results, for the error when none succeeded.
 class Attempts {
  public:
   explicit Attempts(bool only_direct = false) : only_direct_(only_direct) {}
@@ -70,8 +70,8 @@ class Attempts {
   bool denied_ = false, no_memory_ = false, only_direct_;
 };
 
-/// A dmabuf of the GPU memory, or none with the reason in `attempts`. It may be closed as soon as
-/// the registration has taken it.
+/// Exports a dmabuf of the GPU memory. Returns nothing on failure, with the reason in `attempts`.
+/// The dmabuf may be closed as soon as the memory is registered.
 Fd export_dmabuf([[maybe_unused]] const Region& region, Attempts& attempts,
                  [[maybe_unused]] unsigned long long flags = 0) {
 #if defined(GSHMEM_HAVE_CUDA)
@@ -102,10 +102,11 @@ void forbid_gpu_without_gdr(const Device& device, const Region& region) {
           "GSHMEM_GDR=auto, or GSHMEM_NIC=ofi, which can stage through host memory");
 }
 
-/// Queues are at offsets in their umem, and a user of offsets must bound its pages (linux
-/// drivers/infiniband/hw/mlx5/devx.c devx_umem_reg_cmd_alloc): in a page, they are counted in 64
-/// steps, so that queues on pages of 4 KiB need pages of 256 KiB at most. Those of the host must be
-/// among them, because kernels before 6.7 take none that are smaller (ib_umem_find_best_pgsz).
+/// Returns the page sizes that the device may use for queues. Queues are at offsets in their umem,
+/// and commands that take offsets must limit its page size (linux drivers/infiniband/hw/mlx5/devx.c
+/// devx_umem_reg_cmd_alloc). Offsets in a page are counted in 64 steps, so queues on pages of 4 KiB
+/// need pages of 256 KiB at most. The host's page sizes must be included, because kernels before
+/// 6.7 accept no smaller ones (ib_umem_find_best_pgsz).
 std::uint64_t queue_page_sizes() {
   constexpr std::uint64_t kSmallest = 4096, kLargest = kSmallest * 64;
   const std::uint64_t host = static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
@@ -113,7 +114,7 @@ std::uint64_t queue_page_sizes() {
   return largest * 2 - kSmallest;
 }
 
-/// GPU memory by its dmabuf; null with the reason in `attempts`.
+/// Registers GPU memory by its dmabuf; returns null with the reason in `attempts`.
 ibv_mr* register_dmabuf(const Device& device, const Region& region, int access, bool direct,
                         Attempts& attempts) {
   const VerbsApi& api = device.api;
@@ -183,7 +184,7 @@ OwnedUmem register_queues(const Device& device, const Region& region) {
           "on)");
     } else if (dmabuf) {
       // With a dmabuf, the address is an offset into it (linux drivers/infiniband/hw/mlx5/devx.c
-      // devx_umem_get), and the dmabuf begins where the region does.
+      // devx_umem_get), and the dmabuf begins where the region begins.
       in.addr = nullptr;
       in.comp_mask = MLX5DV_UMEM_MASK_DMABUF;
       in.dmabuf_fd = dmabuf.get();
@@ -201,8 +202,9 @@ OwnedUmem register_queues(const Device& device, const Region& region) {
     error = errno;
     attempts.failed("mlx5dv_devx_umem_reg_ex", error);
   }
-  // A kernel that does not know the bitmap (before Linux 5.13) refuses it, and takes pages of the
-  // host's size by itself. With a newer one, but a library before rdma-core 35, there is no choice.
+  // A kernel that does not know the bitmap (before Linux 5.13) refuses it, and uses pages of the
+  // host's size on its own. With a newer kernel, but a library before rdma-core 35, there is no
+  // choice.
   if (error == EOPNOTSUPP || error == EPROTONOSUPPORT) {
     mlx5dv_devx_umem* umem =
         api.umem_reg(device.context.get(), region.base, region.bytes, IBV_ACCESS_LOCAL_WRITE);

@@ -14,7 +14,7 @@ namespace gshmem::nic {
 namespace mlx5 {
 namespace {
 
-/// GSHMEM_NICS_PER_PE, of which 0 is one here.
+/// Returns GSHMEM_NICS_PER_PE, where 0 means one.
 int ports_wanted(const Config& config) { return std::max(config.nics_per_pe, 1); }
 
 DeviceWish wish_of(const OpenOptions& options) {
@@ -52,19 +52,21 @@ Nic::Limits Mlx5Nic::limits() const {
   Limits limits;
   if (!device_.caps.fetched_host_endian) limits.flags |= abi::kNicFetchedBig;
   const MemoryKind queue_kind = queue_region_ ? queue_region_->region.kind : MemoryKind::kHost;
-  // The NIC's writes of one stream are in order where they go to one place: data and completion in
-  // the memory of one GPU that keeps the order. What goes to host memory may overtake what goes to
-  // a GPU (PCI Express, 2.4: ordering is of one path). By Data Direct only the heap is reached.
+  // The NIC's writes of one stream stay in order when they take one path: data and completion are
+  // in the memory of one GPU that keeps the order. Writes to host memory may overtake writes to a
+  // GPU (PCI Express, 2.4: ordering is per path). Data Direct is another path, which only writes to
+  // the heap take.
   if (use_.heap_kind == MemoryKind::kGpu &&
       (!use_.gpu_orders_writes || queue_kind == MemoryKind::kHost || data_direct_)) {
     limits.flags |= abi::kNicReadNeedsDump;
   }
-  // The NIC recovers by the record. A host thread stores it before the doorbell (rdma-core
+  // The NIC recovers by the record. A host thread stores the record before the doorbell (rdma-core
   // providers/mlx5/qp.c, post_send_db), a kernel after it (device/network/queue.h, queue_ring).
   if (!device_.caps.no_record) limits.flags |= abi::kNicReadsRecord;
   limits.registers = limits.first_use = true;
   limits.max_message = 1u << kLogMessageMax;
-  // A GPU's own atomics never pass the PCIe bus, so a NIC cannot be atomic to them.
+  // A GPU's own atomics never cross the PCIe bus, so NIC atomics cannot be atomic with respect to
+  // them.
   limits.coherent_atomics =
       device_.attributes.atomic_cap == IBV_ATOMIC_GLOB && use_.heap_kind == MemoryKind::kHost;
   return limits;
@@ -170,20 +172,20 @@ bool Mlx5Nic::is_down() const {
   try {
     return query_port(device_.api, device_.context.get(), device_.port).state != IBV_PORT_ACTIVE;
   } catch (const Error&) {
-    return false;  // not known; a device that is gone has other news
+    return false;  // unknown; if the device is gone, another event reports it
   }
 }
 
-/// The port is asked where no news of it have come: they may be on their way.
+/// The port is queried if no event about it has been received: the event may be on its way.
 std::string Mlx5Nic::history() const {
   std::string text = history_.text();
   if (text.empty() && is_down()) text = "is down";
   return text.empty() ? text : strprintf("%s port %d ", device_.name.c_str(), device_.port) + text;
 }
 
-/// An event of the port. Connections send again for as long as their retries last: a link that
-/// comes back before has lost nothing. If it does not, the completions say so, and the history when
-/// it began.
+/// Handles an event of the port. A connection retransmits as long as its retries last, so a link
+/// that comes back in time loses nothing. Otherwise the completions report the error, and the
+/// history tells when the outage began.
 void Mlx5Nic::note(const Event& event) {
   const auto now = PortHistory::Clock::now();
   const std::string port = strprintf("network: %s port %d", device_.name.c_str(), device_.port);
@@ -241,7 +243,7 @@ Usable usable_ports(const VerbsApi& api, DeviceWish wish, const OpenOptions& opt
       }
     }
   } catch (const Error& error) {
-    // A bad option is no reason to do without the NIC: open_in fails with it on all PEs.
+    // An invalid option is no reason to continue without the NIC: open_in fails with it on all PEs.
     if (error.code() != GSHMEMX_ERROR_CONFIG) result.why_not = error.what();
   }
   return result;
@@ -255,8 +257,8 @@ Usable usable(const OpenOptions& options, const std::string& folder) try {
 
 namespace {
 
-/// Of the ports that were found, those on the network where all PEs meet. Where they meet on none,
-/// all: who then connects to whom says what is wrong.
+/// Keeps only the ports that are on the network which connects all PEs. If there is no such
+/// network, all ports are kept: the connection to another PE then fails with an explanation.
 void meet_on_one_network(Collectives& boot, const DeviceWish& wish, FoundDevices& found) {
   constexpr std::size_t kMost = 8;
   struct Row {
@@ -294,7 +296,7 @@ void meet_on_one_network(Collectives& boot, const DeviceWish& wish, FoundDevices
   found.ports.resize(kept);
 }
 
-/// As many ports as every PE has, of which `mine` are those of this one.
+/// Agrees on the number of ports, which every PE has; this PE has `mine`.
 int agree_on_rails(const OpenOptions& options, std::size_t mine) {
   const std::vector<int> all = allgather(options.boot, static_cast<int>(mine));
   const auto fewest = std::ranges::min_element(all);

@@ -1,6 +1,6 @@
 // The mlx5 transport: a Nic on one port of a ConnectX, or of the soft NIC's library doubles, which
-// it cannot tell apart. Invariant: members are declared in the order of creation, so that whatever
-// exists is released in reverse, from any partial state.
+// it cannot distinguish. Invariant: members are declared in the order of creation, so that objects
+// are released in reverse order from any partial state.
 #pragma once
 
 #include "transport/nic/mlx5/connection.h"
@@ -18,7 +18,7 @@
 
 namespace gshmem::nic::mlx5 {
 
-/// usable() on a table of functions.
+/// Implements usable() for a table of functions.
 [[nodiscard]] Usable usable_ports(const VerbsApi& api, DeviceWish wish, const OpenOptions& options);
 
 class Mlx5Nic final : public Nic {
@@ -64,28 +64,28 @@ class Mlx5Nic final : public Nic {
   [[nodiscard]] bool is_down() const;
   [[nodiscard]] Connection& connection(int queue, const char* call);
 
-  const Config config_;    // the options' one need not outlive open
-  const DeviceWish wish_;  // of config_
+  const Config config_;    // a copy: the options' config need not outlive open
+  const DeviceWish wish_;  // refers to config_
   const Use use_;
   Device device_;
   struct QueueRegion {
     Region region;
     OwnedUmem umem;
   };
-  std::map<void*, QueueRegion> queue_regions_;             ///< by base
-  const QueueRegion* queue_region_ = nullptr;              ///< of the queues to be created
-  std::map<std::uint64_t, std::vector<OwnedMr>> regions_;  ///< by offset
-  bool data_direct_ = false;                               ///< the heap is reached so
+  std::map<void*, QueueRegion> queue_regions_;  ///< indexed by base address
+  const QueueRegion* queue_region_ = nullptr;   ///< memory of the queues that are created next
+  std::map<std::uint64_t, std::vector<OwnedMr>> regions_;  ///< indexed by offset
+  bool data_direct_ = false;                               ///< the heap is accessed by Data Direct
   DoorbellRegisters bells_;
   std::vector<std::unique_ptr<Connection>> connections_;
   PortHistory history_;
   /// The other end of a queue; PE -1 before connect.
   struct Peer {
     int pe = -1;
-    std::uint32_t number = 0;  ///< of the queue here
+    std::uint32_t number = 0;  ///< number of this PE's queue
     ConnectWire remote{};
   };
-  mutable std::mutex mutex_;  ///< of peers_ and connections_: other threads read them
+  mutable std::mutex mutex_;  ///< guards peers_ and connections_, which other threads read
   std::vector<Peer> peers_;
   EventThread events_;
 };

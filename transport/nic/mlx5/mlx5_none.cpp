@@ -1,4 +1,4 @@
-// The mlx5 transport of a build without <infiniband/mlx5dv.h>: an error.
+// Replaces the mlx5 transport in a build without <infiniband/mlx5dv.h>: it throws an error.
 #include "transport/nic/mlx5/mlx5.h"
 
 namespace gshmem::nic {

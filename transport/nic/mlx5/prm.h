@@ -1,11 +1,12 @@
-// Layouts of the device commands this folder sends by DevX: for each structure its size and its
-// fields as (byte of the 32-bit big-endian word, highest bit, lowest bit). Nothing but a table and
-// its accessors; commands.h gives the fields their values. Invariant: a field can only be used on
-// the structure it belongs to. A value that does not fit is an Error, not a neighbour's bits.
+// Layouts of the device commands that this folder executes by DevX. For each structure there are
+// its size and its fields as (byte of the 32-bit big-endian word, highest bit, lowest bit). The
+// file is a table with accessors; commands.h sets the values. Invariant: a field can only be used
+// on the structure that it belongs to. A value that does not fit is an Error and never changes
+// neighbouring bits.
 //
 // Sources: rdma-core providers/mlx5/mlx5_ifc.h (struct mlx5_ifc_*_bits; commands that it lacks:
-// linux include/linux/mlx5/mlx5_ifc.h), "byte 0x10 23:16" standing for bits 0x88..0x8f there.
-// Golden bytes in tests/nic/mlx5_prm_test.cpp.
+// linux include/linux/mlx5/mlx5_ifc.h), where "byte 0x10 23:16" is bits 0x88..0x8f. Golden bytes in
+// tests/nic/mlx5_prm_test.cpp.
 #pragma once
 
 #include "host/base/error.h"
@@ -33,7 +34,7 @@ struct Nested {
 std::uint32_t get_bits(const std::uint8_t* word, int high, int low) noexcept;
 void set_bits(std::uint8_t* word, int high, int low, std::uint64_t value, int byte, Where where);
 
-/// A structure in somebody's bytes.
+/// A structure in memory that the view does not own.
 template <class Layout>
 class View {
  public:
@@ -57,7 +58,7 @@ class View {
   std::uint8_t* bytes_;
 };
 
-/// A structure with bytes of its own, all zero at first.
+/// A structure that owns its bytes, which are zero at first.
 template <class Layout>
 class Message : public View<Layout> {
  public:
@@ -86,7 +87,7 @@ enum class Opcode : std::uint16_t {
   kQueryQp = 0x50b,
 };
 
-/// First words of every command and of every answer.
+/// The first words of every command and of every answer.
 #define GSHMEM_PRM_IN(Layout)                           \
   static constexpr Field<Layout> kOpcode{0x00, 31, 16}; \
   static constexpr Field<Layout> kOpMod { 0x04, 15, 0 }
@@ -157,7 +158,7 @@ inline constexpr std::uint32_t kReceiveQueueNone = 3;  // MLX5_QPC_RQ_TYPE_ZERO_
 inline constexpr std::uint32_t kAtomicUpTo8 = 3;       // MLX5_QPC_ATOMIC_MODE_UP_TO_8B
 inline constexpr std::uint32_t kTimestampDefault = 1;  // MLX5_QPC_TIMESTAMP_FORMAT_DEFAULT
 // MLX5_QPC_SEND_DBR_MODE_NO_DBR_EXT (rdma-core tests/mlx5_prm_structs.py SendDbrMode): software
-// rings, and stores no record.
+// rings the doorbell, and stores no record.
 inline constexpr std::uint32_t kRecordNone = 1;
 
 /// qpc.state
@@ -199,13 +200,13 @@ struct ModifyQpIn {
   static constexpr Field<ModifyQpIn> kNumber{0x08, 23, 0};
   static constexpr Nested<ModifyQpIn, QpContext> kContext{0x18};
 };
-/// 2ERR, 2RST and QUERY_QP: a number and no context.
+/// 2ERR, 2RST and QUERY_QP have a number and no context.
 struct QpNumberIn {
   static constexpr std::size_t kBytes = 0x10;
   GSHMEM_PRM_IN(QpNumberIn);
   static constexpr Field<QpNumberIn> kNumber{0x08, 23, 0};
 };
-/// Answer of everything that makes an object or changes one.
+/// The answer to every command that creates or modifies an object.
 struct ObjectOut {
   static constexpr std::size_t kBytes = 0x10;
   GSHMEM_PRM_OUT(ObjectOut);
@@ -237,7 +238,7 @@ struct General2Caps {
 struct AtomicCaps {
   static constexpr Field<AtomicCaps> kEndianness8{0x08, 31, 30};  // 1: results are host-endian
   static constexpr Field<AtomicCaps> kOperations{0x10, 15, 0};
-  static constexpr Field<AtomicCaps> kSizes{0x14, 15, 0};  // of queue pairs: 4 and 8 bytes
+  static constexpr Field<AtomicCaps> kSizes{0x14, 15, 0};  // sizes for queue pairs: 4 and 8 bytes
 };
 /// roce_caps
 struct RoceCaps {
@@ -265,8 +266,8 @@ struct QueryCapOut {
 #undef GSHMEM_PRM_IN
 #undef GSHMEM_PRM_OUT
 
-/// Meaning of a status of an answer, as words with what to do; "status 0x7f" where it is not known.
-/// Source: linux drivers/net/ethernet/mellanox/mlx5/core/cmd.c (MLX5_CMD_STAT_*).
+/// Returns the meaning of the status of an answer in words, with what to do; "status 0x7f" if it is
+/// unknown. Source: linux drivers/net/ethernet/mellanox/mlx5/core/cmd.c (MLX5_CMD_STAT_*).
 [[nodiscard]] std::string status_words(std::uint32_t status);
 
 }  // namespace gshmem::nic::mlx5::prm

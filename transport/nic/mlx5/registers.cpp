@@ -25,7 +25,7 @@ OwnedUar DoorbellRegisters::allocate() {
     std::uint32_t type;
     const char* name;
   };
-  // The last one is the same register for the whole context.
+  // The last entry is the same register for the whole context.
   constexpr Way kWays[] = {{kUarDedicated, "NC_DEDICATED"},
                            {MLX5DV_UAR_ALLOC_TYPE_BF, "BF"},
                            {MLX5DV_UAR_ALLOC_TYPE_NC, "NC"}};
@@ -57,7 +57,8 @@ const mlx5dv_devx_uar& DoorbellRegisters::take() {
 
 std::uint64_t* DoorbellRegisters::doorbell_of(const Device& device, const mlx5dv_devx_uar& bell) {
   auto address = reinterpret_cast<std::uintptr_t>(bell.reg_addr);
-  // The UAR that has the register: a page of the host, which base_addr is, may hold several.
+  // The address of the UAR that contains the register. base_addr is a page of the host, which may
+  // hold several UARs.
   if (device.caps.no_record) address = address / kUarBytes * kUarBytes + abi::kUarNoRecordOffset;
   return reinterpret_cast<std::uint64_t*>(address);
 }

@@ -1,7 +1,8 @@
-// Doorbell registers of a device, for queues: one each, as long as there are few. A register may
-// serve any number of queues, because a doorbell names its queue and the device takes every store
-// to a register. Included by mlx5_nic. Invariant: a register stays until destruction, because a GPU
-// may have its page mapped, and a thread that forwards doorbells may still store to it.
+// Doorbell registers of a device for queues. While there are few queues, each has its own. A
+// register may serve any number of queues, because a doorbell names its queue and the device
+// accepts every store to a register. Included by mlx5_nic. Invariant: a register stays allocated
+// until destruction, because a GPU may have its page mapped, and a thread that forwards doorbells
+// may still store to it.
 #pragma once
 
 #include "transport/nic/mlx5/device.h"
@@ -13,19 +14,20 @@ namespace gshmem::nic::mlx5 {
 
 class DoorbellRegisters {
  public:
-  /// So many, and then the first ones again. Few, because all processes on a device share them: a
-  /// virtual function has about 512 pages, of four registers (rdma-core providers/mlx5/verbs.c
-  /// mlx5_insert_dyn_uuars).
+  /// After this number, registers are reused from the first on. The number is small, because all
+  /// processes on a device share them: a virtual function has about 512 pages with four registers
+  /// each (rdma-core providers/mlx5/verbs.c mlx5_insert_dyn_uuars).
   static constexpr std::size_t kMost = 64;
 
   explicit DoorbellRegisters(const Device& device) : device_(device) {}
   DoorbellRegisters(const DoorbellRegisters&) = delete;
-  /// For one more queue. Errors: GSHMEMX_ERROR_NIC where the device has not even one.
+  /// Returns the register for one more queue. Errors: GSHMEMX_ERROR_NIC if the device has no
+  /// register at all.
   [[nodiscard]] const mlx5dv_devx_uar& take();
-  /// The address to store to in order to ring by a register.
+  /// Returns the address to which a doorbell is stored.
   [[nodiscard]] static std::uint64_t* doorbell_of(const Device& device,
                                                   const mlx5dv_devx_uar& bell);
-  /// One that has been taken, by its doorbell.
+  /// Returns a register that has been taken, by its doorbell.
   [[nodiscard]] const mlx5dv_devx_uar& by(const std::uint64_t* doorbell) const;
 
  private:

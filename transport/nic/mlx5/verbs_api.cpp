@@ -16,8 +16,9 @@ std::string library_path(const std::string& folder, const char* soname) {
 }
 
 void* find(const DynamicLibrary& library, const char* symbol, const char* version) {
-  // By version where there are versions: an old version of the same name can be beside it
-  // (mlx5dv_init_obj has two). By name alone in a library that was linked without a version script.
+  // The symbol is looked up by version if the library has versions: an old version of the same name
+  // may exist (mlx5dv_init_obj has two). A library that was linked without a version script is
+  // searched by name alone.
   void* found = library.find(symbol, version);
   return found != nullptr ? found : library.find(symbol);
 }
@@ -57,15 +58,16 @@ const VerbsApi& VerbsApi::get(const std::string& folder) {
     std::mutex mutex;
     std::map<std::string, std::unique_ptr<const VerbsApi>> by_folder;
   };
-  static auto* const loaded = new Loaded;  // never freed: see the declaration
+  static auto* const loaded = new Loaded;  // it is never freed: see the declaration
   const std::lock_guard<std::mutex> lock(loaded->mutex);
   if (const auto known = loaded->by_folder.find(folder); known != loaded->by_folder.end()) {
     return *known->second;
   }
   std::unique_ptr<const VerbsApi> api = load(folder);
   for (const auto& [other, there] : loaded->by_folder) {
-    // The loader knows a library by its soname too: asked for the system's by name, it gives what
-    // an earlier get() loaded from a folder. Nothing can be done about it, but it must be said.
+    // The loader identifies a library by its soname. When the system's library is requested by
+    // name, it returns the one that an earlier get() loaded from a folder. This cannot be avoided,
+    // but it must be reported.
     require(there->get_device_list != api->get_device_list, GSHMEMX_ERROR_NOT_SUPPORTED,
             "cannot load the system's libibverbs.so.1: this process already has the one of " +
                 other + ", and a process finds only one by that name");

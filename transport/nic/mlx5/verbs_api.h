@@ -1,8 +1,8 @@
-// libibverbs and libmlx5, loaded at run time: one function pointer per row of verbs_api.def, so
-// that a program linked with gshmem starts on a machine that has neither. Included by all of this
-// folder. Invariant: in a VerbsApi that load() or get() returns, every pointer that is not optional
-// is set. The members have names of their own because verbs.h makes macros of some of the
-// functions.
+// libibverbs and libmlx5, loaded at run time, with one function pointer per row of verbs_api.def.
+// So a program linked with gshmem starts on a machine that has neither. Included by all files of
+// this folder. Invariant: in a VerbsApi that load() or get() returns, every pointer that is not
+// optional is set. The members have names of their own because verbs.h defines macros for some of
+// the functions.
 #pragma once
 
 #include "host/base/dynamic_library.h"
@@ -29,13 +29,14 @@ struct VerbsApi {
 #define GSHMEM_MLX5DV_OPTIONAL GSHMEM_VERBS
 #include "transport/nic/mlx5/verbs_api.def"
 
-  /// The libraries in `folder` (empty: the system's), loaded by the first call and never unloaded:
-  /// libibverbs registers providers and fork handlers that must not go away. Errors:
-  /// GSHMEMX_ERROR_NOT_SUPPORTED naming library and symbol, and for the system's libraries when the
-  /// process has others of their name from a folder. Threads: any.
+  /// Returns the libraries in `folder` (empty: the system's). The first call loads them, and they
+  /// are never unloaded: libibverbs registers providers and fork handlers that must stay. Errors:
+  /// GSHMEMX_ERROR_NOT_SUPPORTED, which names library and symbol. This also happens for the
+  /// system's libraries when the process has loaded others of their name from a folder. Threads:
+  /// any.
   [[nodiscard]] static const VerbsApi& get(const std::string& folder);
-  /// Loads the libraries, which get() does once. In a folder the libraries are opened by absolute
-  /// path, so that another libibverbs which is in the process already is not taken for them.
+  /// Loads the libraries; get() calls it once. In a folder the libraries are opened by absolute
+  /// path, so that another libibverbs in the process is not used instead.
   [[nodiscard]] static std::unique_ptr<const VerbsApi> load(const std::string& folder);
 
  private:
@@ -45,12 +46,12 @@ struct VerbsApi {
 /// Throws GSHMEMX_ERROR_NIC "<call>: <text of error>; <advice>". `error` is an errno.
 [[noreturn]] void fail_verbs(const std::string& call, int error, const std::string& advice = {},
                              Where where = {});
-/// The error of a function that returns 0, an errno (also below 0), or -1 with errno set.
+/// Returns the error of a function that returns 0, an errno (also negative), or -1 with errno set.
 [[nodiscard]] int error_of(int result);
-/// For them.
+/// Checks the result of such a function.
 void check_verbs(int result, const std::string& call, const std::string& advice = {},
                  Where where = {});
-/// For functions that return a pointer, or null with errno set.
+/// Checks the result of a function that returns a pointer, or null with errno set.
 template <class T>
 T* check_verbs(T* result, const std::string& call, const std::string& advice = {},
                Where where = {}) {
