@@ -33,6 +33,7 @@ enum class MemoryKind { kHost, kGpu };
 /// The size of a header of libfabric's active messages, which two builds have to agree on.
 inline constexpr std::size_t kOfiHeaderBytes = 112;
 
+/// Memory of this process. Its keys address it from `offset` on, not from `base`.
 struct Region {
   void* base = nullptr;
   std::uint64_t bytes = 0;

@@ -1,4 +1,4 @@
-// Construction, copies and messages; requests and answers have files of their own.
+// Construction, copies and messages. The code for requests and answers has files of its own.
 #include "transport/ofi/active_messages.h"
 
 #include "transport/ofi/verdict.h"
@@ -69,7 +69,7 @@ bool ActiveMessages::poll_copies() {
   if (copying_.empty()) return false;
   bool busy = false;
   setup_.heap.poll();
-  // What ends may start others.
+  // Copies that end may start others.
   for (MessageBuffer* buffer : std::exchange(copying_, {})) {
     try {
       if (!setup_.heap.done(buffer->ticket)) {
@@ -93,7 +93,7 @@ void ActiveMessages::copy_done(MessageBuffer& buffer) {
     end_served(request);
   } else if (buffer.role == Role::kRequest) {
     if (buffer.operation == nullptr)
-      release(buffer);  // given up meanwhile
+      release(buffer);  // abandoned in the meantime
     else
       send(buffer);
   } else if (buffer.header().kind == MessageKind::kReply) {
@@ -153,7 +153,7 @@ void ActiveMessages::send(MessageBuffer& buffer) {
   message.iov_count = 1;
   message.addr = peer.ways[lane].address;
   message.context = static_cast<Context*>(&buffer);
-  // The reply says that it was delivered: the buffer has to be free again, no more.
+  // The reply confirms delivery, so the completion only has to tell that the buffer is free again.
   const ssize_t result = fi_sendmsg(setup_.lanes[lane].endpoint(), &message, FI_COMPLETION);
   buffer.state = State::kSent;
   if (result == 0) return;
@@ -219,7 +219,8 @@ void ActiveMessages::received(MessageBuffer& buffer, const Completion& completio
   }
   Served& queue = served_[header.queue];
   queue.pe = buffer.pe;
-  // At once: what it overtakes may wait for what never comes.
+  // This is done out of order: the messages that it overtakes may wait for messages that never
+  // arrive.
   if (header.kind == MessageKind::kAbandon) queue.abandon();
   if (queue.take(buffer)) {
     serve(queue);

@@ -1,9 +1,9 @@
-// Carries out operations where RMA cannot: requests travel as messages, the target's executor does
-// them to its own heap and replies. For GPU heaps without GPUDirect RMA, for GSHMEM_GDR=off, and
-// for atomics unless the NIC has them. Messages of a queue are under way at the same time; they are
-// numbered, and the target carries them out in that order (inbound.h). Invariant: every message
-// finds a posted buffer, because each PE keeps at most `window` requests to a peer unanswered and
-// posts for all of them.
+// Executes operations where RMA cannot: requests are sent as messages, and the target's executor
+// executes them on its own heap and replies. This is used for GPU heaps without GPUDirect RMA, for
+// GSHMEM_GDR=off, and for atomics that the NIC does not support. Several messages of a queue are
+// pending at the same time. They are numbered, and the target executes them in that order
+// (inbound.h). Invariant: every message finds a posted buffer, because each PE keeps at most
+// `window` requests to a peer unanswered and posts buffers for all of them.
 #pragma once
 
 #include "transport/ofi/inbound.h"
@@ -23,15 +23,15 @@ class ActiveMessages final : public Engine,
   struct Setup {
     Lanes& lanes;
     MemoryAccess& heap;
-    std::vector<Peer>& peers;  ///< by PE
+    std::vector<Peer>& peers;  ///< indexed by PE
     int pe = 0;
     std::uint64_t job = 0;  ///< MessageHeader::job
     const Memories& memories;
     std::uint64_t heap_bytes = 0;
-    std::uint32_t remote_key = 0;  ///< that requests of peers must name
-    bool carries_data = false;     ///< writes and reads too, not atomics alone
-    std::size_t max_queues = 0;    ///< of this PE
-    /// What peers have written is in the heap only after a flush by it; null: always.
+    std::uint32_t remote_key = 0;  ///< key that requests of peers must contain
+    bool carries_data = false;     ///< carries writes and reads, too, not only atomics
+    std::size_t max_queues = 0;    ///< number of queues of this PE, at most
+    /// Data that peers have written is in the heap only after a flush by it; null: always.
     RmaEngine* flusher = nullptr;
   };
   /// Posts its receives: peers may send from now on.
@@ -40,9 +40,9 @@ class ActiveMessages final : public Engine,
   void issue(Operation& operation, bool more) override;
   [[nodiscard]] std::string awaits(const Operation& operation) const override;
   void abandon(Peer& peer, Outbound& outbound) override;
-  /// Moves copies and messages on; true when something moved.
+  /// Advances copies and messages; true when something advanced.
   bool progress();
-  /// Nothing comes from that PE any more: its requests end, and so does what it has asked for.
+  /// No messages arrive from that PE any more: the requests to it end, and so does the work for it.
   void peer_lost(int pe);
 
  private:
@@ -54,7 +54,7 @@ class ActiveMessages final : public Engine,
   [[nodiscard]] bool is_known(const MessageBuffer& buffer, const Completion& completion) const;
   [[nodiscard]] Peer& peer_of(const MessageBuffer& buffer);
 
-  // Of the side that asks.
+  // For the requesting side.
   bool request_chunk(Operation& operation, const Chunk& chunk);
   bool request_atomic(Operation& operation);
   MessageBuffer* acquire_request(Peer& peer, Operation* operation);
@@ -65,10 +65,10 @@ class ActiveMessages final : public Engine,
   void end_reply(MessageBuffer& buffer, const Failure& why);
   void finish_request(MessageBuffer& request, const Failure& why);
 
-  // Of the side that is asked.
+  // For the side that executes requests.
   struct Served : Inbound {
-    int pe = -1;          ///< whose queue it is, once that is known
-    bool listed = false;  ///< in to_serve_
+    int pe = -1;          ///< owner of the queue, once it is known
+    bool listed = false;  ///< it is in to_serve_
   };
   void serve(Served& queue);
   [[nodiscard]] bool begin(MessageBuffer& buffer, Served& queue);
@@ -81,13 +81,13 @@ class ActiveMessages final : public Engine,
 
   void post_receive(MessageBuffer& buffer);
   void send(MessageBuffer& buffer);
-  /// In the next round: the provider has no room now.
+  /// Sends the buffer in the next round, since the provider has no space now.
   void send_again(MessageBuffer& buffer);
   void release(MessageBuffer& buffer);
   bool poll_copies();
   void copy_done(MessageBuffer& buffer);
   void copy_failed(MessageBuffer& buffer, const Error& error);
-  /// Calls `start`, which gives a ticket; then copy_done or copy_failed, now or later.
+  /// Calls `start`, which returns a ticket; then calls copy_done or copy_failed, now or later.
   template <class Start>
   void start_copy(MessageBuffer& buffer, Start start) {
     try {
@@ -110,7 +110,7 @@ class ActiveMessages final : public Engine,
   std::vector<MessageBuffer*> copying_;
   std::vector<MessageBuffer*> to_send_, to_post_;
   std::vector<Served*> to_serve_;
-  std::vector<MessageBuffer*> to_flush_, flushing_;  ///< atomics, in the order of their turns
+  std::vector<MessageBuffer*> to_flush_, flushing_;  ///< atomics, in the order of their numbers
   struct Abandoned {
     Peer* peer;
     Outbound* outbound;

@@ -1,4 +1,4 @@
-// The side of active messages that asks.
+// The requesting side of active messages.
 #include "transport/ofi/active_messages.h"
 
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace {
 
 using State = MessageBuffer::State;
 
-/// MessageHeader::request: which buffer, and which of its requests.
+/// MessageHeader::request contains the index of the buffer and the number of its request.
 constexpr std::uint64_t kIndexBits = 16;
 
 }  // namespace
@@ -137,12 +137,12 @@ void ActiveMessages::take_reply(MessageBuffer& buffer) {
   const std::size_t index = header.request & ((1u << kIndexBits) - 1);
   MessageBuffer* const request = index < requests_.count() ? &requests_[index] : nullptr;
   const bool asked = request != nullptr && request->request == header.request && !request->answered;
-  if (!asked) {  // given up meanwhile
+  if (!asked) {  // abandoned in the meantime
     post_receive(buffer);
     return;
   }
   buffer.answers = request;
-  if (request->operation == nullptr) {  // an abandoned queue
+  if (request->operation == nullptr) {  // of an abandoned queue
     end_reply(buffer, {});
   } else if (header.syndrome != 0) {
     end_reply(buffer, failure(static_cast<abi::Syndrome>(header.syndrome),
@@ -186,14 +186,14 @@ void ActiveMessages::finish_request(MessageBuffer& request, const Failure& why) 
   --peer.requests;
   request.answered = true;
   if (Operation* const operation = std::exchange(request.operation, nullptr)) {
-    // The target has taken the immediates, or never will.
+    // The target has counted the immediates, or never will.
     if (operation->wqe.is_atomic()) peer.immediates -= std::exchange(operation->pieces, 0);
     if (why)
       operation->piece_fails(why);
     else
       operation->piece_ends();
   }
-  // In the other states somebody still uses the buffer, and releases it.
+  // In the other states the buffer is still in use, and its user releases it.
   if (request.state == State::kAwaiting) release(request);
 }
 

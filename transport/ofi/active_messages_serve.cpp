@@ -1,4 +1,4 @@
-// The side of active messages that is asked: does to its own heap what a request says.
+// The executing side of active messages: it executes requests on its own heap.
 #include "transport/ofi/active_messages.h"
 
 #include <utility>
@@ -52,7 +52,7 @@ void ActiveMessages::serve(Served& queue) {
   }
 }
 
-/// False: there is no buffer for the answer.
+/// Returns false if there is no buffer for the answer.
 bool ActiveMessages::begin(MessageBuffer& buffer, Served& queue) {
   MessageBuffer* const answer = replies_.acquire(buffer.pe);
   if (answer == nullptr) return false;
@@ -100,7 +100,7 @@ void ActiveMessages::carry_out(MessageBuffer& atomic) {
   });
 }
 
-/// Those that have come meanwhile wait for another flush.
+/// Requests that arrived in the meantime wait for another flush.
 void ActiveMessages::flushed(const Failure& why) {
   for (MessageBuffer* const atomic : std::exchange(flushing_, {})) {
     if (served_[atomic->header().queue].abandoned())
@@ -119,7 +119,7 @@ void ActiveMessages::end_served(MessageBuffer& request) {
   serve(queue);
 }
 
-/// Nothing after an error of a queue is carried out.
+/// After an error of a queue none of its requests are executed.
 void ActiveMessages::refuse(MessageBuffer& answer, MessageBuffer& request, std::uint8_t syndrome) {
   served_[request.header().queue].abandon();
   reply(answer, request, syndrome);

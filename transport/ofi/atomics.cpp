@@ -25,7 +25,8 @@ AtomicPlan plan_swap(const nic::Wqe& wqe, std::uint64_t mask) {
     return {Call::kCompare, FI_CSWAP, swap, wqe.compare & mask};
   if (compare_mask != 0) return {};
   if (swap_mask == mask) return {Call::kFetch, FI_ATOMIC_WRITE, swap, 0};
-  if (swap == swap_mask) return {Call::kFetch, FI_BOR, swap, 0};  // of nothing: a fetch
+  // It adds nothing, so it is a fetch.
+  if (swap == swap_mask) return {Call::kFetch, FI_BOR, swap, 0};
   if (swap == 0) return {Call::kFetch, FI_BAND, mask & ~swap_mask, 0};
   return {Call::kCompare, FI_MSWAP, swap, swap_mask};
 }
@@ -58,7 +59,7 @@ AtomicSupport atomic_support(const fi_info& info, fid_ep* endpoint) {
   if ((info.caps & FI_ATOMIC) == 0) return support;
   for (const std::uint64_t bytes : {4u, 8u}) {
     const fi_datatype type = bytes == 4 ? FI_UINT32 : FI_UINT64;
-    std::size_t count;  // of words that fit a call: one does
+    std::size_t count;  // number of words that fit into a call; one is enough
     for (const fi_op op : {FI_SUM, FI_BXOR, FI_BOR, FI_BAND, FI_ATOMIC_WRITE})
       if (fi_fetch_atomicvalid(endpoint, type, op, &count) == 0) support.add(bytes, op);
     for (const fi_op op : {FI_CSWAP, FI_MSWAP})

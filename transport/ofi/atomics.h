@@ -1,4 +1,4 @@
-// Which operation of libfabric an atomic of a WQE is. Pure: tests run every plan against
+// Maps an atomic of a WQE to a libfabric operation. Pure: tests compare every plan with
 // nic::atomic_result.
 #pragma once
 
@@ -11,7 +11,7 @@
 
 namespace gshmem::ofi {
 
-/// The atomics that a provider offers on unsigned words of 4 and 8 bytes, with the old value
+/// The atomics that a provider supports on unsigned words of 4 and 8 bytes, with the old value
 /// returned.
 class AtomicSupport {
  public:
@@ -19,22 +19,23 @@ class AtomicSupport {
   [[nodiscard]] bool has(std::uint64_t bytes, fi_op op) const {
     return (ops_[bytes == 8] & bit(op)) != 0;
   }
-  /// Every atomic of a WQE can be made of compare-and-swap.
+  /// Compare-and-swap is enough to implement every atomic of a WQE.
   [[nodiscard]] bool complete() const { return has(4, FI_CSWAP) && has(8, FI_CSWAP); }
 
  private:
   static std::uint32_t bit(fi_op op) { return std::uint32_t{1} << op; }
   std::uint32_t ops_[2] = {0, 0};
 };
-/// Asks the provider; nothing where atomics were not asked for (provider.h), even if it has some.
+/// Asks the provider. The result is empty if atomics were not requested (provider.h), even if the
+/// provider has some.
 [[nodiscard]] AtomicSupport atomic_support(const fi_info& info, fid_ep* endpoint);
 
 struct AtomicPlan {
   enum class Call {
-    kFetch,    ///< fi_fetch_atomic(op, operand)
-    kCompare,  ///< fi_compare_atomic(op, operand, compare)
-    /// Compare-and-swap of an expected value with what nic::atomic_result makes of it, until the
-    /// expectation was right: atomic to all other atomics of the provider.
+    kFetch,    ///< uses fi_fetch_atomic(op, operand)
+    kCompare,  ///< uses fi_compare_atomic(op, operand, compare)
+    /// A loop of compare-and-swap. It replaces an expected value by nic::atomic_result of it, until
+    /// the expected value was right. It is atomic to all other atomics of the provider.
     kLoop,
   };
   Call call = Call::kLoop;

@@ -11,7 +11,7 @@
 namespace gshmem::ofi {
 namespace {
 
-/// Those of the kinds that libfabric makes.
+/// Returns the descriptors of the kinds that libfabric opens.
 std::vector<int> open_descriptors() {
   const std::string folder = "/proc/self/fd";
   std::vector<int> all;

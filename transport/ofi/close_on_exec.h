@@ -1,13 +1,15 @@
-// libfabric makes its descriptors without close-on-exec: a program that a PE starts would hold the
-// port that others reach it by, and its connections. Included where the provider makes some.
+// libfabric opens its descriptors without close-on-exec. A program that a PE starts would then hold
+// the port by which others reach the PE, and its connections. Included where the provider opens
+// descriptors.
 #pragma once
 
 #include <vector>
 
 namespace gshmem::ofi {
 
-/// Sockets and event polls that this process gets while it lives are closed on exec after that. One
-/// that another thread has made meanwhile without the flag gets it, too.
+/// Sockets and event polls that this process opens during its lifetime are closed on exec
+/// afterwards. A descriptor that another thread opens in the meantime without the flag gets it,
+/// too.
 class ClosedOnExec {
  public:
   ClosedOnExec();

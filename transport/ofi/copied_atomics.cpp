@@ -6,7 +6,7 @@
 namespace gshmem::ofi {
 namespace {
 
-/// It leaves a value that what was there has no part in.
+/// Does the atomic store a value that does not depend on the old one?
 bool sets(const nic::Wqe& wqe) {
   const std::uint64_t all = wqe.length == 4 ? 0xffffffffu : ~std::uint64_t{0};
   return wqe.kind == nic::WqeKind::kMaskedCompareSwap && (wqe.compare_mask & all) == 0 &&
@@ -34,7 +34,7 @@ bool CopiedAtomics::done(Ticket ticket) {
   throw error;
 }
 
-/// The word of the request, perhaps a new one; null when it shares bytes with one of another
+/// Returns the word of the request, which may be a new one; null if it overlaps a word of another
 /// length.
 CopiedAtomics::Word* CopiedAtomics::word_of(const Request& request) {
   const std::uint64_t bytes = request.wqe.length;

@@ -1,7 +1,7 @@
-// Atomics on memory that only copies reach: the words are read, changed and written back. What
-// comes while copies are under way waits for them and is then done together, so that nobody stands
-// still for a copy engine and many atomics cost as much as one. Used by memory_access_cuda.cpp and
-// by tests.
+// Atomics on memory that can only be copied: the words are read, modified and written back.
+// Requests that arrive while copies are pending wait for them and are then executed together. So a
+// copy engine blocks no thread, and many atomics cost as much as one. Used by
+// memory_access_cuda.cpp and by tests.
 #pragma once
 
 #include "transport/ofi/memory_access.h"
@@ -15,19 +15,19 @@ namespace gshmem::ofi {
 
 class CopiedAtomics {
  public:
-  /// `copies` lives longer. Its start_atomic is not called.
+  /// `copies` outlives this object. Its start_atomic is not called.
   explicit CopiedAtomics(MemoryAccess& copies);
 
-  /// Does what MemoryAccess::start_atomic does. Tickets are not those of `copies`.
+  /// Implements MemoryAccess::start_atomic. Its tickets are not those of `copies`.
   [[nodiscard]] Ticket start(std::uint64_t offset, const nic::Wqe& wqe, std::uint64_t* old);
   [[nodiscard]] static bool is_own(Ticket ticket) { return ticket <= kFirst; }
-  /// After a poll() of the copies.
+  /// Call it after a poll() of the copies.
   void poll();
   [[nodiscard]] bool done(Ticket ticket);
 
  private:
-  static constexpr Ticket kFirst = kNoTicket - 1;  ///< they count down
-  static constexpr std::size_t kMost = 64;         ///< at a time
+  static constexpr Ticket kFirst = kNoTicket - 1;  ///< tickets count down
+  static constexpr std::size_t kMost = 64;         ///< number of words at a time
   struct Request {
     Ticket ticket;
     std::uint64_t offset;
@@ -36,7 +36,8 @@ class CopiedAtomics {
   };
   struct Word {
     std::uint64_t offset = 0, bytes = 0, value = 0;
-    bool known = false;  ///< without a read: the first one sets it, and nobody asks
+    /// Known without a read: the first request sets the word, and no request wants the old value.
+    bool known = false;
     bool changed = false;
     Ticket copy = kNoTicket;
   };
@@ -53,10 +54,10 @@ class CopiedAtomics {
   Staging staging_;  ///< 8 bytes for each word
   State state_ = State::kIdle;
   std::deque<Request> waiting_;
-  std::vector<Request> requests_;  ///< under way
+  std::vector<Request> requests_;  ///< pending requests
   std::vector<Word> words_;
-  Ticket next_ = kFirst, ended_ = kFirst;  ///< all above it have ended
-  std::map<Ticket, Error> failed_;         ///< of those that have ended
+  Ticket next_ = kFirst, ended_ = kFirst;  ///< all tickets above it have ended
+  std::map<Ticket, Error> failed_;         ///< errors of tickets that have ended
 };
 
 }  // namespace gshmem::ofi

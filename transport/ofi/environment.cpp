@@ -15,22 +15,22 @@ struct Variable {
 };
 
 constexpr Variable kAlways[] = {
-    // A PE may fork (loaders of data do): on kernels before 5.13 the pages that EFA has registered
-    // then go to the child (fi_efa(7)).
+    // A PE may fork (data loaders do). On kernels before 5.13 the pages that EFA has registered
+    // then belong to the child (fi_efa(7)).
     {"FI_EFA_FORK_SAFE", "1"},
-    // libmlx5 stores what fits a completion by the CPU, where a read into GPU memory belongs
-    // (rdma-core, providers/mlx5, MLX5_SCATTER_TO_CQE).
+    // libmlx5 stores data that fits into a completion by the CPU, also if it belongs into GPU
+    // memory (rdma-core, providers/mlx5, MLX5_SCATTER_TO_CQE).
     {"MLX5_SCATTER_TO_CQE", "0"},
 };
 constexpr Variable kForGpus[] = {
     {"FI_HMEM", "cuda"},
     {"FI_HMEM_CUDA_USE_GDRCOPY", "1"},
-    // Writes of up to 192 bytes go with their data in the command, which the CPU copies out of GPU
-    // memory: by the CUDA runtime on the default stream, where GDRCopy is missing (cxip_rma.c,
-    // cxip_rma_is_idc). The first is of releases before 2.3.
+    // Writes of up to 192 bytes have their data in the command. The CPU copies it out of GPU
+    // memory, by the CUDA runtime on the default stream if GDRCopy is missing (cxip_rma.c,
+    // cxip_rma_is_idc). The first variable is for releases before 2.3.
     {"FI_CXI_DISABLE_NON_INJECT_MSG_IDC", "1"},
     {"FI_CXI_DISABLE_NON_INJECT_RMA_IDC", "1"},
-    // Buffers that grow while data moves would be registered with CUDA, which may wait for kernels
+    // Buffers that grow during transfers would be registered with CUDA, which may wait for kernels
     // (cxip_ptelist_buf.c).
     {"FI_CXI_DISABLE_HOST_REGISTER", "1"},
     {"FI_CXI_DISABLE_HMEM_DEV_REGISTER", "1"},
@@ -39,7 +39,8 @@ constexpr Variable kForGpus[] = {
 // Options of endpoints that headers before 1.18 and 1.20 lack (rdma/fi_endpoint.h).
 constexpr int kCudaPermitted = 10, kInjectRmaSize = 18;
 
-/// From so many PEs on, receive buffers of each connection take too much (2 MiB of ofi_rxm).
+/// From this number of PEs on, receive buffers per connection take too much memory (2 MiB in
+/// ofi_rxm).
 constexpr int kManyPes = 64;
 
 }  // namespace
@@ -50,8 +51,8 @@ void prepare_environment(int n_pes, bool gpu_memory) {
   for (const Variable& v : kAlways) env_set_default(v.name, v.value);
   if (gpu_memory)
     for (const Variable& v : kForGpus) env_set_default(v.name, v.value);
-  // ofi_rxm makes its completion queues for so many peers, 256 without it: those of more overflow,
-  // and Soft-RoCE has none for 256 (fi_rxm(7)).
+  // ofi_rxm sizes its completion queues for this number of peers, 256 by default. With more peers
+  // they overflow, and Soft-RoCE cannot have one for 256 (fi_rxm(7)).
   env_set_default("FI_UNIVERSE_SIZE", std::to_string(n_pes));
   if (n_pes >= kManyPes) env_set_default("FI_OFI_RXM_USE_SRX", "1");
 }
@@ -66,7 +67,7 @@ void forbid_cuda(const Library& library, fid_ep* endpoint) {
         "waits for kernels that wait for it: it lacks GDRCopy (libgdrapi.so, module gdrdrv), or "
         "GPUDirect RDMA");
   });
-  // Other errors: the option is newer than the library.
+  // With any other error the option is newer than the library.
   GSHMEM_DEBUG("fi_setopt(FI_OPT_CUDA_API_PERMITTED): %s", library.text(result).c_str());
   const int required = FI_HMEM_P2P_REQUIRED;
   const int p2p =
@@ -83,7 +84,8 @@ std::size_t inject_size(const fi_info& info, fid_ep* endpoint) {
 }
 
 std::string missing_cuda_runtime() {
-  // hmem_cuda.c opens it by this name, which packages for development have; others have the number.
+  // hmem_cuda.c opens the library by this name, which only packages for development have; others
+  // have the name with a number.
   const auto opens = [](const std::string& name) {
     try {
       const DynamicLibrary found(name);

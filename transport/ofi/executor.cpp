@@ -12,7 +12,8 @@ namespace gshmem::ofi {
 namespace {
 
 constexpr auto kWatch = std::chrono::milliseconds(20);
-/// Rounds without work between two looks at the clock, which takes as long as half a round.
+/// The number of rounds without work between two reads of the clock, which takes as long as half a
+/// round.
 constexpr unsigned kRoundsPerLook = 16;
 
 }  // namespace
@@ -66,14 +67,15 @@ void Executor::take_rings() {
 }
 
 void Executor::stop() noexcept {
-  // Relaxed: join() orders everything else.
+  // Relaxed is enough: join() orders everything else.
   stop_.store(true, std::memory_order_relaxed);
   if (thread_.joinable()) thread_.join();
 }
 
 void Executor::run() noexcept {
   log_set_pe(setup_.pe);
-  // Sleeps of 20 us would last 70 with the usual slack of 50 us (PR_SET_TIMERSLACK(2const)).
+  // Sleeps of 20 us would last 70 us with the default timer slack of 50 us
+  // (PR_SET_TIMERSLACK(2const)).
   prctl(PR_SET_TIMERSLACK, 1000);
   stay_near("/sys", setup_.near_pci);
   try {

@@ -16,14 +16,14 @@
 namespace gshmem::ofi {
 namespace {
 
-/// Looks at the CQ until so many entries were read: others wait meanwhile.
+/// The CQ is polled until this many entries were read, since other work waits.
 constexpr std::size_t kPollMost = 256;
-/// Random keys of few bytes may be in use.
+/// Number of attempts: random keys of few bytes may be in use.
 constexpr int kKeysTried = 16;
-/// Of an immediate that counts writes.
+/// Size of an immediate that counts writes.
 constexpr std::size_t kImmediateBytes = 4;
 
-/// What efa-direct has no more of than all the others.
+/// Returns the completion level. That of efa-direct is weaker than that of all others.
 std::uint64_t completion_level(const char* fabric) {
   const bool direct = std::strcmp(fabric, "efa-direct") == 0;
   return direct ? FI_TRANSMIT_COMPLETE : FI_DELIVERY_COMPLETE;
@@ -31,18 +31,18 @@ std::uint64_t completion_level(const char* fabric) {
 
 Abilities abilities_of(const fi_info& info, fid_ep* endpoint) {
   const bool direct = std::strcmp(info.fabric_attr->name, "efa-direct") == 0;
-  // efa and verbs report what their devices have acknowledged, whatever was asked for
+  // efa and verbs report the acknowledgements of their devices, whatever level was requested
   // (efa_rdm_rma_should_write_using_rdma, vrb_msg_ep_rma_writemsg).
   const bool efa = is_named(info, "efa"), verbs = is_named(info, "verbs");
   const bool cxi = is_named(info, "cxi");
   return {.immediates = info.domain_attr->cq_data_size >= kImmediateBytes,
           .delivers = !efa && !verbs,
           .rdma = efa || verbs || cxi,
-          // efa emulates writes where the device has none.
+          // efa emulates writes if the device does not support them.
           .words = direct || verbs || cxi,
           .completion = completion_level(info.fabric_attr->name),
           .inject = inject_size(info, endpoint),
-          // A packet of efa-direct (efa_fabric_comparison.md).
+          // efa-direct sends at most a packet (efa_fabric_comparison.md).
           .max_send = direct ? 8192 : info.ep_attr->max_msg_size};
 }
 
@@ -71,8 +71,8 @@ Fabric::Fabric(const Library& library, InfoPtr info, std::size_t arrivals)
   library_.check(fi_ep_bind(endpoint_.get(), &cq_->fid, FI_TRANSMIT | FI_RECV),
                  "fi_ep_bind(cq)" + on, other);
   if ((info_->caps & FI_HMEM) != 0) forbid_cuda(library_, endpoint_.get());
-  // ofi_rxm asks verbs for a completion queue as long as FI_UNIVERSE_SIZE peers need (libfabric
-  // 1.17, rxm_ep_msg_cq_open); Soft-RoCE has none for 256.
+  // ofi_rxm requests from verbs a completion queue of the size that FI_UNIVERSE_SIZE peers need
+  // (libfabric 1.17, rxm_ep_msg_cq_open); Soft-RoCE cannot have one for 256.
   library_.check(
       fi_enable(endpoint_.get()), "fi_enable" + on,
       (std::string(other) + ", or a smaller FI_UNIVERSE_SIZE where a device has short queues")
@@ -82,7 +82,7 @@ Fabric::Fabric(const Library& library, InfoPtr info, std::size_t arrivals)
 
 std::vector<std::uint8_t> Fabric::address() const {
   std::size_t length = 0;
-  (void)fi_getname(&endpoint_->fid, nullptr, &length);  // -FI_ETOOSMALL, and how many there are
+  (void)fi_getname(&endpoint_->fid, nullptr, &length);  // returns -FI_ETOOSMALL and sets the length
   std::vector<std::uint8_t> bytes(length);
   library_.check(fi_getname(&endpoint_->fid, bytes.data(), &length), "fi_getname",
                  "This is an error of the provider");
@@ -103,8 +103,8 @@ void Fabric::insert(const std::vector<std::vector<std::uint8_t>>& addresses) {
   }
 }
 
-/// It has as many bytes as the provider takes. tcp asks no caller for more than the key of a
-/// region: one that can be guessed opens the heap to all who reach the port.
+/// Returns a key with as many bytes as the provider accepts. tcp checks only the key of a region,
+/// so a key that can be guessed opens the heap to all who reach the port.
 std::uint64_t Fabric::random_key() const {
   const std::size_t bytes = std::clamp<std::size_t>(info_->domain_attr->mr_key_size, 1, 8);
   return random_bits<std::uint64_t>() >> (64 - 8 * bytes);
@@ -156,8 +156,8 @@ void Fabric::unregister_memory(const fid_mr* region) noexcept {
 }
 
 void Fabric::close() noexcept {
-  // A provider may refuse to close an endpoint that regions are bound to (FI_MR_ENDPOINT). Without
-  // that it may still look at a region while it closes the endpoint.
+  // A provider may refuse to close an endpoint that regions are bound to (FI_MR_ENDPOINT).
+  // Otherwise it may still access a region while it closes the endpoint.
   if (info_->domain_attr->mr_mode & FI_MR_ENDPOINT) regions_.clear();
   endpoint_.close();
   regions_.clear();
@@ -178,7 +178,8 @@ bool Fabric::poll() {
     for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) {
       const fi_cq_data_entry& entry = entries[i];
       auto* context = static_cast<Context*>(entry.op_context);
-      // Messages of PEs bear none; one that does is a stranger's, for its sink to ignore.
+      // Messages of PEs carry no immediate. A message with one comes from a stranger, and its sink
+      // ignores it.
       const bool writes = (entry.flags & FI_REMOTE_CQ_DATA) != 0 && (entry.flags & FI_MSG) == 0;
       if (writes && immediates_ != nullptr)
         immediates_->arrived(static_cast<std::uint32_t>(entry.data));

@@ -7,7 +7,7 @@ namespace gshmem::ofi {
 bool Inbound::take(MessageBuffer& buffer) {
   const std::uint32_t number = buffer.header().number;
   const auto same = [&](const MessageBuffer* waits) { return waits->header().number == number; };
-  // Numbers go round: what is half of them ahead has been there.
+  // Numbers wrap around: a number that is half of the range ahead is an old one.
   constexpr std::uint32_t kHalf = 1u << 31;
   if (number - next_ >= kHalf) return false;
   if (std::ranges::any_of(waiting_, same)) return false;
@@ -20,8 +20,8 @@ void Inbound::arrived(std::uint32_t group) {
   ++(*arrived_)[group % kGroups];
 }
 
-/// The rule of InfiniBand (work_queue.cpp, may_begin): reads may overlap each other and writes
-/// after them, and so may writes. An atomic waits for all.
+/// Implements the rule of InfiniBand (work_queue.cpp, may_begin): reads may overlap each other and
+/// later writes, and writes may overlap each other. An atomic waits for all earlier requests.
 bool Inbound::may_begin(const MessageHeader& header) const {
   switch (header.kind) {
     case MessageKind::kWrite:

@@ -24,23 +24,23 @@ bool is_loopback(const fi_info& info) {
   return source && net::is_loopback(*source);
 }
 
-/// How well the entry suits, from 0; an entry that has no place among the addresses comes after
-/// those that have one.
+/// Ranks how well the entry matches; 0 is best. An entry whose address is not in the list comes
+/// after those whose addresses are.
 std::size_t rank_of(const fi_info& info, const std::vector<std::string>& addresses) {
   const auto place = std::ranges::find(addresses, source_of(info));
   const auto rank = static_cast<std::size_t>(place - addresses.begin());
   return place == addresses.end() && is_loopback(info) ? rank + 1 : rank;
 }
 
-/// The nearest of entries that suit equally well.
+/// Returns the nearest of entries that match equally well.
 std::vector<const fi_info*> nearest(const std::vector<const fi_info*>& equal,
                                     const EntryWish& wish) {
   std::vector<const fi_info*> entries;
   std::vector<nic::Candidate> nics;
-  int beside = 0;  // the GPU
+  int beside = 0;  // number of NICs under the GPU's root port
   for (const fi_info* info : equal) {
     const std::string pci = pci_of(*info), domain = info->domain_attr->name;
-    // Which networks reach all hosts is not for the PCI bus to say.
+    // Distance on the PCI bus does not tell which networks reach all hosts.
     if (pci.empty() || !source_of(*info).empty()) break;
     const bool known =
         std::ranges::any_of(nics, [&](const nic::Candidate& n) { return n.device == domain; });

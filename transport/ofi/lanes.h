@@ -1,7 +1,7 @@
-// The NICs that a PE uses side by side ("lanes"): an endpoint of libfabric for each, and memory
-// that is registered with all of them. Lane i of a PE reaches lane i of the others: fabrics are
-// often wired so. Small transfers between two PEs always go by the same lane, large ones are spread
-// over all (rma.cpp). Invariant: all PEs of a job have the same number of lanes.
+// The NICs that a PE uses together ("lanes"): a libfabric endpoint for each, and memory that is
+// registered with all of them. Lane i of a PE reaches lane i of the others, since fabrics are often
+// wired in this way. Small transfers between two PEs always use the same lane; large ones are
+// spread over all (rma.cpp). Invariant: all PEs of a job have the same number of lanes.
 #pragma once
 
 #include "transport/ofi/fabric.h"
@@ -17,16 +17,16 @@ namespace gshmem::ofi {
 
 inline constexpr std::size_t kMaxLanes = 8;
 
-/// Access to the heap, and to memory beside it.
+/// Access rights for the heap, and for registered memory.
 inline constexpr std::uint64_t kHeapAccess = FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE;
 
-/// A peer by one lane.
+/// A peer's address on one lane.
 struct Way {
   fi_addr_t address = FI_ADDR_UNSPEC;
   std::uint64_t heap_key = 0, probe_key = 0;
 };
 
-/// One piece of memory, registered with every lane.
+/// A block of memory, registered with every lane.
 struct LaneMemory {
   std::uint8_t* base = nullptr;
   std::uint64_t remote_base = 0;  ///< address of its first byte for peers
@@ -41,17 +41,17 @@ class Lanes {
 
   [[nodiscard]] std::size_t count() const { return fabrics_.size(); }
   [[nodiscard]] Fabric& operator[](std::size_t lane) const { return *fabrics_[lane]; }
-  /// The first so many; not after memory was registered for others.
+  /// Keeps the first `count` lanes. Do not call it after memory was registered with the others.
   void keep(std::size_t count) { fabrics_.resize(std::min(count, fabrics_.size())); }
-  /// All are of one provider.
+  /// All lanes use one provider.
   [[nodiscard]] const Fabric& first() const { return *fabrics_.front(); }
-  /// The lane of small transfers and messages between two PEs: another one for each neighbour, so
-  /// that what all send to one goes by all of its lanes.
+  /// Returns the lane for small transfers and messages between two PEs. It differs between
+  /// neighbours, so that the messages which all send to one PE use all of its lanes.
   [[nodiscard]] std::size_t between(int a, int b) const {
     return static_cast<std::size_t>(a + b) % count();
   }
 
-  /// Errors: GSHMEMX_ERROR_NIC; then no lane has it.
+  /// Errors: GSHMEMX_ERROR_NIC; then the memory is registered with no lane.
   [[nodiscard]] LaneMemory register_memory(const nic::Region& region, std::uint64_t access) {
     LaneMemory memory;
     try {

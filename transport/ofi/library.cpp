@@ -13,10 +13,10 @@
 namespace gshmem::ofi {
 namespace {
 
-/// At its end, the process does on every signal what it did at its beginning. For the loading of
-/// libraries whose constructors take signals for themselves: Debian's libfabric needs
-/// libinfinipath, which reports SIGINT, SIGTERM and crashes by files in the current folder.
-/// Handlers that other threads set meanwhile are lost.
+/// Saves the handlers of all signals, and restores them in its destructor. It is used while
+/// libraries are loaded whose constructors install handlers: Debian's libfabric needs
+/// libinfinipath, which reports SIGINT, SIGTERM and crashes in files in the current folder.
+/// Handlers that other threads set in the meantime are lost.
 class SignalHandlersKept {
  public:
   SignalHandlersKept() noexcept {
@@ -30,7 +30,8 @@ class SignalHandlersKept {
   SignalHandlersKept(const SignalHandlersKept&) = delete;
 
  private:
-  static constexpr int kSignals = 32;  ///< later ones are real-time ones, or the C library's
+  /// Higher numbers are real-time signals, or used by the C library.
+  static constexpr int kSignals = 32;
   std::array<struct sigaction, kSignals> before_{};
 };
 
@@ -67,7 +68,7 @@ std::string Library::version_text() const {
 std::string Library::text(long error) const { return strerror(static_cast<int>(std::abs(error))); }
 
 namespace {
-/// What is short, whatever the call and provider; empty when it is another error.
+/// Returns which resource is exhausted, for any call and provider; empty for another error.
 std::string shortage_text(long error) {
   if (error == EMFILE || error == ENFILE) return "Raise the limit: " + descriptor_limit_text();
   if (error == ENOMEM) return "Memory, or locked memory (ulimit -l), is short";

@@ -1,6 +1,6 @@
-// libfabric, loaded at run time: its six exported functions and an owner for its objects.
-// Everything else of the interface is inline functions over tables of pointers (fabric(7)).
-// Included by transport/ofi only. Invariant: in a Library that get() returns, every pointer is set.
+// libfabric, loaded at run time: its six exported functions and an owner for its objects. The rest
+// of the interface is inline functions over tables of pointers (fabric(7)). Included by
+// transport/ofi only. Invariant: in a Library that get() returns, every pointer is set.
 #pragma once
 
 #include "host/base/dynamic_library.h"
@@ -26,17 +26,17 @@ class Library {
   decltype(&::fi_version) version = nullptr;
   decltype(&::fi_strerror) strerror = nullptr;
 
-  /// The library of this process, loaded by the first call and never unloaded: providers keep
-  /// threads and exit handlers. Errors: GSHMEMX_ERROR_NOT_SUPPORTED, with what to install.
-  /// Threads: any.
+  /// Returns the library of this process. The first call loads it, and it is never unloaded:
+  /// providers keep threads and exit handlers. Errors: GSHMEMX_ERROR_NOT_SUPPORTED, with what to
+  /// install. Threads: any.
   [[nodiscard]] static const Library& get();
 
-  /// "1.17" of the library that was loaded.
+  /// Returns the version of the loaded library, for example "1.17".
   [[nodiscard]] std::string version_text() const;
-  /// Text of a libfabric error number of either sign.
+  /// Returns the text of a libfabric error number of either sign.
   [[nodiscard]] std::string text(long error) const;
-  /// Throws unless `result` is 0 or more: GSHMEMX_ERROR_NIC with
-  /// "fi_mr_reg(base 0x.., 4096 bytes): Cannot allocate memory. remedy".
+  /// Throws unless `result` is 0 or more: GSHMEMX_ERROR_NIC with "fi_mr_reg(base 0x.., 4096 bytes):
+  /// Cannot allocate memory. remedy".
   void check(long result, const std::string& call, const char* remedy, Where where = {}) const;
 
  private:
@@ -49,7 +49,7 @@ struct FreeInfo {
 };
 using InfoPtr = std::unique_ptr<fi_info, FreeInfo>;
 
-/// The provider, or a layer of it ("tcp;ofi_rxm"), has this in its name.
+/// Does the name of the provider, or of a layer of it ("tcp;ofi_rxm"), contain `part`?
 [[nodiscard]] inline bool is_named(const fi_info& info, const char* part) {
   return std::strstr(info.fabric_attr->prov_name, part) != nullptr;
 }
@@ -76,8 +76,8 @@ class Fid {
     T* object = std::exchange(object_, nullptr);
     if (object == nullptr) return;
     const int result = object->fid.ops->close(&object->fid);
-    // ofi_rxm keeps what it registered for operations to a peer that was lost, and then says that
-    // region and domain are busy: they stay until the process ends.
+    // ofi_rxm keeps registrations for operations to a peer that was lost, and then reports region
+    // and domain as busy. They remain until the process ends.
     if (result != 0) GSHMEM_DEBUG("fi_close: %s", Library::get().strerror(-result));
   }
 

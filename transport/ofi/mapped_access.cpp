@@ -7,7 +7,7 @@
 namespace gshmem::ofi {
 namespace {
 
-/// No ticket of an engine: those count up from 0.
+/// This is never a ticket of an engine: those count up from 0.
 constexpr Ticket kMappedTicket = std::numeric_limits<Ticket>::max();
 
 }  // namespace
@@ -31,7 +31,7 @@ Ticket MappedAccess::start_read(std::uint64_t offset, void* to, std::size_t byte
     return engine_->start_read(offset, to, bytes);
   }
   mapping_.read(offset, to, bytes);
-  unsettled_ = false;  // a read does not pass the writes before it
+  unsettled_ = false;  // a read does not pass earlier writes
   return kNoTicket;
 }
 

@@ -1,6 +1,6 @@
-// Memory of the program beside the heaps that all PEs have registered, by offsets from the heap's
-// first byte: how this PE's lanes name its own, and how they name that of others. Included by the
-// engines and work queues. Invariant: only the executor's thread uses it.
+// Registered memory of the program outside of the heaps, by offsets from the heap's first byte: the
+// keys of this PE's lanes for it, and those of other PEs. Included by the engines and work queues.
+// Invariant: only the executor's thread uses it.
 #pragma once
 
 #include "transport/ofi/lanes.h"
@@ -16,21 +16,21 @@ namespace gshmem::ofi {
 
 /// The description of its memory that a PE sends to the others.
 struct RemoteMemory {
-  std::uint32_t key = 0;   ///< as WQEs name it
-  std::uint64_t base = 0;  ///< as providers do, for RMA
+  std::uint32_t key = 0;   ///< the key that WQEs use
+  std::uint64_t base = 0;  ///< the address that providers use, for RMA
   std::array<std::uint64_t, kMaxLanes> keys{};
 };
 
 struct Memory {
   std::uint64_t begin = 0, bytes = 0;
-  std::uint32_t key = 0;            ///< as WQEs name this PE's
-  LaneMemory here;                  ///< where the lanes reach it
-  std::vector<RemoteMemory> there;  ///< by PE; empty before all have told
+  std::uint32_t key = 0;            ///< the key that WQEs use for this PE's memory
+  LaneMemory here;                  ///< the memory, registered with the lanes
+  std::vector<RemoteMemory> there;  ///< by PE; empty before all PEs have sent theirs
 };
 
 class Memories {
  public:
-  /// That which [offset, offset + bytes) is in; null: there is none.
+  /// Returns the memory that contains [offset, offset + bytes); null if there is none.
   [[nodiscard]] const Memory* find(std::uint64_t offset, std::uint64_t bytes) const {
     auto found = all_.upper_bound(offset);
     if (found == all_.begin()) return nullptr;
@@ -43,7 +43,7 @@ class Memories {
   void remove(std::uint64_t begin) { all_.erase(begin); }
 
  private:
-  std::map<std::uint64_t, Memory> all_;  ///< by their begin
+  std::map<std::uint64_t, Memory> all_;  ///< indexed by first offset
 };
 
 }  // namespace gshmem::ofi

@@ -20,7 +20,7 @@ class HostAccess final : public MemoryAccess {
   explicit HostAccess(const nic::Region& heap) : base_(static_cast<std::uint8_t*>(heap.base)) {}
 
   Staging allocate(std::size_t bytes) override {
-    // Zeroed pages come from the kernel when they are first used; most of these never are.
+    // calloc's zeroed pages come from the kernel when they are first used; most of these never are.
     auto* memory = static_cast<std::uint8_t*>(std::calloc(bytes, 1));
     if (memory == nullptr) throw std::bad_alloc();
     return {memory, std::free};

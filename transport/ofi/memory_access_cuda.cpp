@@ -1,8 +1,8 @@
-// GPU memory through the CUDA driver: copies on non-blocking streams of a context of their own
-// between the heap and pinned host memory, several at a time; those that the executor starts in one
-// round share a stream and are asked about together. They pass kernels that are running, even one
-// that spins for what they bring: no default stream, no hardware queue of the application's,
-// nothing allocated after construction.
+// Accesses GPU memory through the CUDA driver. It makes copies between the heap and pinned host
+// memory on non-blocking streams of a context of its own, several at a time. Copies that the
+// executor starts in one round share a stream and are queried together. They run beside kernels,
+// even one that spins until they deliver data: they use neither the default stream nor hardware
+// queues of the application, and allocate nothing after construction.
 #include "transport/ofi/copied_atomics.h"
 #include "transport/ofi/memory_access.h"
 
@@ -37,7 +37,7 @@ class GpuAccess final : public MemoryAccess {
 
   void attach_thread() override {
     GSHMEM_CU(&cuda_, cuCtxSetCurrent, context_->get());
-    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;  // a thread of the library's own
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;  // this is a thread of the library
     GSHMEM_CU(&cuda_, cuThreadExchangeStreamCaptureMode, &mode);
   }
 
@@ -78,7 +78,8 @@ class GpuAccess final : public MemoryAccess {
   bool done(Ticket ticket) override {
     if (ticket == kNoTicket) return true;
     if (CopiedAtomics::is_own(ticket)) return atomics_->done(ticket);
-    // For good: what a copy on a stream fails with, all calls of its context fail with.
+    // The error is permanent: when a copy on a stream fails, all calls of its context fail with its
+    // error.
     cuda_.check(failed_, "cuStreamQuery");
     const Batch& batch = batch_of(ticket);
     return batch.ticket != ticket || !batch.busy;
@@ -91,26 +92,27 @@ class GpuAccess final : public MemoryAccess {
 
  private:
   enum class Direction { kToGpu, kToHost };
-  /// Copies of one direction that end together. One stream, and one query for all of them.
+  /// Copies of one direction that end together. They share one stream, and one query.
   struct Batch {
     CUstream stream = nullptr;
     Ticket ticket = kNoTicket;
     Direction direction = Direction::kToGpu;
-    bool busy = false;     ///< as far as is known
-    std::size_t left = 0;  ///< bytes that may join it without making the first ones late
+    bool busy = false;     ///< busy as far as is known
+    std::size_t left = 0;  ///< number of bytes that may join it without delaying the first copies
   };
-  // 256 KiB take 5 to 10 us on PCIe, as long as a copy takes to begin.
+  // 256 KiB take 5 to 10 us on PCIe, as long as a copy takes to start.
   static constexpr std::size_t kBatches = 8, kBatchBytes = 256 * 1024;
 
   Batch& batch_of(Ticket ticket) { return batches_[static_cast<std::size_t>(ticket) % kBatches]; }
 
-  /// The batch that a copy belongs to: the one of its direction that is being gathered, or a new
-  /// one. Where all are busy, one that is under way: those in it end later, but nothing waits here.
+  /// Returns the batch for a copy: the batch of its direction that is being filled, or a new one.
+  /// If all are busy, it joins a pending batch: the copies in that end later, but this thread does
+  /// not wait.
   Batch& join(Direction direction, std::size_t bytes) {
     Batch* gathered = nullptr;
     Batch* newest = nullptr;
     for (Batch& batch : batches_) {
-      if (!batch.busy) continue;  // is done: nobody would ask about what joins it
+      if (!batch.busy) continue;  // it is done, so copies that join it would not be queried
       if (newest == nullptr || newest->ticket < batch.ticket) newest = &batch;
       if (batch.direction != direction) continue;
       if (gathered == nullptr || gathered->ticket < batch.ticket) gathered = &batch;
@@ -129,8 +131,8 @@ class GpuAccess final : public MemoryAccess {
     return *fresh;
   }
 
-  /// The first from next_ on that is not busy, as the one of next_; null when all are. A copy that
-  /// takes long keeps its own batch from being used again, not those after it.
+  /// Returns the first batch from next_ on that is not busy; null when all are busy. A long copy
+  /// only blocks its own batch, not those after it.
   Batch* free_batch() {
     for (std::size_t i = 0; i < kBatches; ++i, ++next_)
       if (!batch_of(next_).busy) return &batch_of(next_);

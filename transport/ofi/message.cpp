@@ -15,22 +15,22 @@ std::size_t MessageSizes::receives(std::size_t peers) const {
   return peers * window + std::min(peers * window, requests);
 }
 
-/// Each PE posts receives for the windows of all, so that they are smaller in large jobs.
+/// Each PE posts receives for the windows of all, so the windows are smaller in large jobs.
 MessageSizes message_sizes(std::size_t peers, bool carries_data, std::size_t places,
                            std::size_t largest) {
   MessageSizes sizes;
   if (!carries_data) {
-    // These are small; of them a network with round trips of 15 us takes a million per second from
-    // one PE to another.
+    // These messages are small. With such windows a network with round trips of 15 us transfers a
+    // million per second from one PE to another.
     sizes.window = std::clamp<std::size_t>(std::min<std::size_t>(places / 2, 8192) / peers, 1, 64);
     sizes.requests = std::min<std::size_t>(2 * peers * sizes.window, 512);
     return sizes;
   }
   sizes.window = std::clamp<std::size_t>(256 / peers, 1, 16);
   sizes.requests = 32;
-  // Above 128 KiB ofi_rxm sends from and to these buffers, below it copies through its own
-  // (FI_OFI_RXM_SAR_LIMIT). A copy engine has fewer copies to make. But receives for all peers
-  // shall take 16 MiB at most, unless that leaves too little for each.
+  // Above 128 KiB ofi_rxm sends from and to these buffers; below it copies through its own
+  // (FI_OFI_RXM_SAR_LIMIT). Larger buffers also mean fewer copies for a copy engine. But receives
+  // for all peers should take at most 16 MiB, unless that leaves too little for each.
   constexpr std::size_t kReceives = 16 << 20, kLeast = 64 << 10, kMost = 256 << 10;
   const std::size_t wanted =
       std::clamp(std::bit_floor(kReceives / (peers * sizes.window)), kLeast, kMost);
@@ -48,7 +48,8 @@ MessageBuffers::MessageBuffers(Lanes& lanes, MemoryAccess& heap, MessageBuffer::
     : shares_(shape.count, shape.peers) {
   const std::size_t alignment = shape.payload_bytes > 0 ? kPayloadAlignment : kLine;
   const std::size_t header = (sizeof(MessageHeader) + alignment - 1) / alignment * alignment;
-  const std::size_t each = header + shape.payload_bytes;  // a multiple, as payloads are
+  // A multiple of the alignment, as payloads are.
+  const std::size_t each = header + shape.payload_bytes;
   const std::size_t bytes = shape.count * each + alignment;
   memory_ = heap.allocate(bytes);
   registered_ = lanes.register_memory({.base = memory_.get(), .bytes = bytes}, FI_SEND | FI_RECV);

@@ -1,4 +1,4 @@
-// open_ofi of builds without libfabric's headers.
+// open_ofi in builds without libfabric's headers.
 #include "transport/nic/nic.h"
 
 namespace gshmem::nic {

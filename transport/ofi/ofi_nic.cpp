@@ -17,17 +17,17 @@
 namespace gshmem::ofi {
 namespace {
 
-constexpr std::uint32_t kMaxMessage = 1u << 30;  // as an mlx5 NIC; larger ones than the provider's
-                                                 // are split
+// The limit of an mlx5 NIC; messages above the provider's limit are split.
+constexpr std::uint32_t kMaxMessage = 1u << 30;
 constexpr std::uint32_t kFirstNumber = 0x100;
-/// Operations at a time, of all queues: 1 KiB of scratch memory each.
+/// Number of operations at a time, of all queues; each has 1 KiB of scratch memory.
 constexpr std::size_t kOperations = 512, kMostOperations = 8192;
-/// Immediates that may wait at a PE, of all peers; and of one.
+/// Number of immediates that may wait at a PE: from all peers, and from one.
 constexpr std::size_t kImmediates = 8192, kMostImmediates = 64;
 
-/// nic::ConnectInfo of this implementation.
+/// The contents of nic::ConnectInfo for this implementation.
 struct Wire {
-  std::uint32_t queue = 0;  ///< its order at this end
+  std::uint32_t queue = 0;  ///< index of the queue at this end
 };
 static_assert(sizeof(Wire) <= sizeof(nic::ConnectInfo));
 
@@ -35,7 +35,7 @@ std::shared_ptr<std::uint64_t> map_words(std::size_t bytes) {
   void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) memory = nullptr;
   check_errno(memory != nullptr ? 0 : -1, strprintf("mmap(%zu bytes of doorbells)", bytes));
-  std::memset(memory, 0xff, bytes);  // kNotRung
+  std::memset(memory, 0xff, bytes);  // sets all words to kNotRung
   return {static_cast<std::uint64_t*>(memory),
           [bytes](std::uint64_t* words) { munmap(words, bytes); }};
 }
@@ -59,7 +59,7 @@ OfiNic::OfiNic(Setup setup)
     : setup_(std::move(setup)),
       doorbell_bytes_(whole_pages(setup_.max_queues * sizeof(std::uint64_t))) {
   doorbells_ = map_words(doorbell_bytes_);
-  // A key of another PE's heap is a wrong key.
+  // The key of another PE's heap is an invalid key here.
   keys_.local = 0x4c000000u | static_cast<std::uint32_t>(setup_.pe);
   keys_.remote = keys_.atomic = 0x52000000u | static_cast<std::uint32_t>(setup_.pe);
   access_ = make_memory_access(setup_.heap);
@@ -132,7 +132,7 @@ nic::Keys OfiNic::register_memory(const nic::Region& region) {
   return keys_;
 }
 
-/// Keys differ from those of the heap, of other PEs, and of what was registered there before.
+/// The keys differ from those of the heap, of other PEs, and of memory that was registered before.
 nic::Keys OfiNic::register_beside(const nic::Region& region) {
   constexpr std::uint32_t kSerials = 0x4bff;  // below the keys of heaps
   Memory memory;
@@ -183,7 +183,7 @@ void OfiNic::make_engines() {
   const bool direct = rma && atomics_.complete();
   const bool immediates = rma && !direct && lanes.first().able().immediates;
   const bool words_twice = rma && !direct && access_->coherent() && !lanes.first().able().words;
-  // Of GPU memory: what NICs have written may be visible later than what is said about it.
+  // For GPU memory: writes of NICs may become visible later than the messages about them.
   const bool trails = rma && on_gpu && lanes.first().able().rdma && !setup_.gpu_orders_writes;
   if (rma)
     rma_ = std::make_unique<RmaEngine>(
@@ -269,7 +269,7 @@ void OfiNic::connect(int queue, int pe, const nic::ConnectInfo& info, std::uint3
   std::memcpy(&wire, info.data(), sizeof(wire));
   Peer& peer = peers_.at(static_cast<std::size_t>(pe));
   executor_->added(static_cast<std::size_t>(queue)).connect(peer, wire.queue);
-  // The thread reads it already when a queue to the same PE has been started.
+  // The thread reads it already if a queue to the same PE has been started.
   if (peer.remote_key == 0) peer.remote_key = remote_key;
 }
 

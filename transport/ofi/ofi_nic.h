@@ -1,7 +1,8 @@
 // GSHMEM_NIC=ofi: work queues that a thread executes over libfabric, for networks without an mlx5
-// NIC. Data goes heap to heap by the provider's RMA. Where the provider cannot reach the heap (GPU
-// memory without FI_HMEM), or with GSHMEM_GDR=off, it is staged: active messages carry it through
-// host memory. Host heaps obey GSHMEM_GDR, too, so that this can be tested without a GPU.
+// NIC. Data is transferred from heap to heap by the provider's RMA. If the provider cannot access
+// the heap (GPU memory without FI_HMEM), or with GSHMEM_GDR=off, it is staged: active messages
+// carry it through host memory. Host heaps obey GSHMEM_GDR, too, so that this can be tested without
+// a GPU.
 #pragma once
 
 #include "transport/nic/nic.h"
@@ -13,15 +14,15 @@
 
 namespace gshmem::ofi {
 
-/// Collective choice of the path, made by open_ofi.
+/// The path that open_ofi chooses collectively.
 enum class Path { kRma, kStaged };
 
-/// Operations that a PE of so many has at a time.
+/// Returns how many operations a PE has at a time in a job of `pes` PEs.
 [[nodiscard]] std::size_t operations_for(int pes);
-/// Immediates that a PE of so many takes from each other one before it has counted them.
+/// Returns how many immediates a PE accepts from each other PE before it has counted them.
 [[nodiscard]] std::size_t immediates_for(int pes);
 
-/// What peers need to reach a PE; open_ofi tells them.
+/// The data that peers need to reach a PE; open_ofi exchanges it.
 struct Reach {
   std::uint64_t heap_bytes = 0, heap_base = 0, probe_base = 0;
   std::array<std::uint64_t, kMaxLanes> heap_keys{}, probe_keys{};
@@ -33,12 +34,12 @@ class OfiNic final : public nic::Nic {
     std::unique_ptr<Lanes> lanes;
     Path path = Path::kRma;
     nic::Region heap;
-    LaneMemory heap_memory;  ///< kRma: the heap is registered
+    LaneMemory heap_memory;  ///< kRma: the registered heap
     bool gpu_orders_writes = false;
     int pe = 0, size = 1;
     std::uint64_t job = 0;  ///< MessageHeader::job
     std::size_t max_queues = 0;
-    double timeout_seconds = 0, connect_seconds = 0;  ///< 0 = none
+    double timeout_seconds = 0, connect_seconds = 0;  ///< limits; 0 = none
     Polling polling = Polling::kSleep;
     std::string near_pci{};
     std::function<void(const Error& error, int pe)> on_error;
@@ -47,7 +48,8 @@ class OfiNic final : public nic::Nic {
   ~OfiNic() override;
 
   [[nodiscard]] Reach reach() const;
-  /// Of every PE, itself included; `addresses` as Fabric::insert has made them, by lane.
+  /// `all` has the data of every PE, including this one; `addresses` are in the order of
+  /// Fabric::insert, by lane.
   void meet(const std::vector<Reach>& all);
 
   [[nodiscard]] const char* name() const noexcept override { return "ofi"; }
@@ -65,7 +67,7 @@ class OfiNic final : public nic::Nic {
   void start() override;
   void stop() noexcept override;
 
-  /// For a caller that is the thread itself, in place of start().
+  /// For a caller that takes the role of the thread, instead of start().
   [[nodiscard]] Executor& executor() { return *executor_; }
 
  private:
@@ -78,10 +80,11 @@ class OfiNic final : public nic::Nic {
   std::shared_ptr<std::uint64_t> doorbells_;
   std::size_t doorbell_bytes_ = 0;
   nic::Keys keys_;
-  std::uint32_t registered_ = 0;  ///< memories beside the heap, of all times
+  std::uint32_t registered_ = 0;  ///< number of registrations outside the heap, ever made
   Memories memories_;
   std::vector<Peer> peers_;
-  // In order of making; the lanes are closed before any of it goes.
+  // The members are in the order of creation; the lanes are closed before any of these is
+  // destroyed.
   std::unique_ptr<MemoryAccess> access_;
   Staging pool_memory_;
   LaneMemory pool_;

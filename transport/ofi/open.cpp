@@ -1,4 +1,4 @@
-// open_ofi: the choice of provider and path that all PEs agree on.
+// open_ofi: chooses the provider and the path, on which all PEs agree.
 #include "host/base/random.h"
 #include "host/base/together.h"
 #include "transport/ofi/close_on_exec.h"
@@ -20,10 +20,10 @@ using ofi::Lanes;
 using ofi::Library;
 using ofi::Path;
 
-/// Queues beside those to PEs: user-created ones.
+/// Number of queues in addition to those between PEs: those of user-created contexts.
 constexpr std::size_t kMoreQueues = 1024;
-/// The CPU and NICs reach a GPU by PCIe alone: where the CPU has a link of its own, what comes by
-/// it may pass what NICs have written.
+/// On such a machine CPU and NICs access a GPU by PCIe only. If the CPU has another link, its
+/// accesses may pass the writes of NICs.
 #if defined(__x86_64__)
 constexpr bool kOneBus = true;
 #else
@@ -33,14 +33,14 @@ constexpr bool kOneBus = false;
 /// The message of a PE to the others after it has opened its side.
 struct Offer {
   std::uint32_t lanes = 0;
-  std::uint32_t rma = 0;    ///< the provider reaches this PE's heap
-  std::uint64_t cores = 0;  ///< of its host that it may use: a hash
+  std::uint32_t rma = 0;    ///< the provider can access this PE's heap
+  std::uint64_t cores = 0;  ///< hash of the cores of its host that it may use
   int host = 0;
   std::uint64_t word = 0;  ///< random; that of PE 0 is in all messages
   char provider[64] = "";
 };
 
-/// Provider and fabric, where that makes a difference: all PEs have to have the same.
+/// Returns the provider, with its fabric if that matters: all PEs must have the same.
 std::string kind_of(const fi_info& info) {
   const std::string provider = info.fabric_attr->prov_name;
   return provider == "efa" ? provider + "/" + info.fabric_attr->name : provider;
@@ -72,7 +72,7 @@ std::unique_ptr<Lanes> open_lanes(const OpenOptions& options, bool gpu_memory, b
   return std::make_unique<Lanes>(std::move(fabrics));
 }
 
-/// With GSHMEM_GDR=auto, and a heap that the NICs do not reach.
+/// Logs or throws the error, by GSHMEM_GDR, for a heap that the NICs cannot access.
 void stage_or_fail(const OpenOptions& options, const Error& error) {
   if (options.config.gdr == Switch::kOn) throw error;
   const std::string network =
@@ -134,14 +134,14 @@ void exchange_addresses(Collectives& boot, Fabric& fabric) {
   fabric.insert(addresses);
 }
 
-/// Cores for each PE of this host among those that may use the same ones.
+/// Returns the number of cores per PE, among the PEs of this host that may use the same cores.
 double cores_each(const std::vector<Offer>& offers, const Offer& mine, int count) {
   const auto shares = std::ranges::count_if(
       offers, [&](const Offer& o) { return o.host == mine.host && o.cores == mine.cores; });
   return static_cast<double>(count) / static_cast<double>(std::max<std::ptrdiff_t>(shares, 1));
 }
 
-/// The shorter one of two limits that may be 0, which is none.
+/// Returns the shorter one of two limits, where 0 means no limit.
 double connect_seconds(const Config& config) {
   const double start = config.bootstrap_timeout, any = config.timeout;
   return start > 0 && any > 0 ? std::min(start, any) : std::max(start, any);

@@ -3,7 +3,7 @@
 namespace gshmem::ofi {
 
 Failure failure(abi::Syndrome syndrome, std::string text) {
-  // 0x81 is what mlx5 says with "retry exceeded" when nobody answers.
+  // mlx5 reports 0x81 with "retry exceeded" when there is no answer.
   const bool retry = syndrome == abi::Syndrome::kRetryExceeded;
   return {.syndrome = static_cast<std::uint8_t>(syndrome),
           .vendor = static_cast<std::uint8_t>(retry ? 0x81 : 0),
@@ -50,7 +50,7 @@ void Operation::reset() {
 }
 
 std::string Operation::describe() const {
-  // A write of a word may be an atomic by now: its opcode says what it was.
+  // A write of a word may have become an atomic: its opcode tells what it was.
   const bool writes = wqe.opcode == static_cast<std::uint8_t>(abi::Opcode::kRdmaWrite);
   const char* const name = wqe.kind == nic::WqeKind::kRead ? "READ"
                            : wqe.is_atomic() && !writes    ? "atomic"

@@ -1,5 +1,5 @@
-// A WQE on its way: what is left of it to issue, what is in flight, and how it failed. Made by
-// work_queue.cpp, carried out by an Engine (rma.h or active_messages.h).
+// A WQE in execution: the part that is still to be issued, the part in flight, and the reason if it
+// failed. Created by work_queue.cpp, executed by an Engine (rma.h or active_messages.h).
 #pragma once
 
 #include "transport/nic/decode.h"
@@ -20,7 +20,7 @@ namespace gshmem::ofi {
 
 using Clock = std::chrono::steady_clock;
 
-/// Why a WQE failed, as its completion says it and as a person reads it.
+/// The reason why a WQE failed, for its completion and as a text for people.
 struct Failure {
   std::uint8_t syndrome = 0;  ///< abi::Syndrome; 0 = none
   std::uint8_t vendor = 0;
@@ -33,26 +33,26 @@ struct Failure {
 struct Peer {
   int pe = -1;
   std::uint64_t heap_bytes = 0;
-  std::uint32_t remote_key = 0;                 ///< as WQEs name the heap
-  std::uint64_t heap_base = 0, probe_base = 0;  ///< as providers do, for RMA
+  std::uint32_t remote_key = 0;                 ///< the key of the heap that WQEs use
+  std::uint64_t heap_base = 0, probe_base = 0;  ///< addresses that providers use, for RMA
   std::vector<Way> ways;                        ///< by lane
   std::size_t home = 0;                         ///< lane of small transfers (Lanes::between)
-  std::string lost;                             ///< why; empty while it is reachable
-  Clock::time_point report_at{};                ///< when to say so to the PE
-  std::uint64_t answers = 0;                    ///< parts of operations that have ended well
+  std::string lost;                             ///< the reason; empty while the PE is reachable
+  Clock::time_point report_at{};                ///< when to report the loss to this PE
+  std::uint64_t answers = 0;  ///< number of parts of operations that have ended successfully
 
-  std::size_t requests = 0;    ///< messages that it has not answered
-  std::size_t bytes = 0;       ///< of writes and reads in flight
-  std::size_t immediates = 0;  ///< that it may not have taken yet
+  std::size_t requests = 0;    ///< number of messages that it has not answered
+  std::size_t bytes = 0;       ///< bytes of writes and reads in flight
+  std::size_t immediates = 0;  ///< number of immediates that it may not have counted yet
 };
 
-/// Numbers of a queue's messages at their target.
+/// The numbering of a queue's messages at their target.
 struct Outbound {
-  std::uint32_t twin = 0;  ///< the queue there that this one is connected to, by its order
+  std::uint32_t twin = 0;  ///< index of the target's queue that this one is connected to
   std::uint32_t next = 0;  ///< number of the next message
 };
 
-/// The immediate of a write for a group: who counts, and which one it is of.
+/// The immediate of a write has the queue that counts it, and the number of its group.
 inline constexpr unsigned kGroupShift = 24;
 [[nodiscard]] inline std::uint32_t immediate_of(const Outbound& outbound, int group) {
   return outbound.twin | static_cast<std::uint32_t>(group) << kGroupShift;
@@ -70,7 +70,7 @@ struct Operation;
 /// The queue of an operation.
 class OperationOwner {
  public:
-  /// It has ended, or there is more of it to issue.
+  /// The operation has ended, or there is more of it to issue.
   virtual void changed(Operation& operation) = 0;
 
  protected:
@@ -79,66 +79,68 @@ class OperationOwner {
 
 struct Operation {
   enum class State {
-    kQueued,  ///< waits for others, of its queue or of those that the engine is busy with
+    kQueued,  ///< it waits for others: of its queue, or of those that occupy the engine
     kBegun,
     kIssued
   };
   static constexpr int kNoGroup = -1;
 
   nic::Wqe wqe;
-  std::uint64_t first = 0;  ///< index of the first entry, not wrapped
+  std::uint64_t first = 0;  ///< index of the first entry, which does not wrap around
   Peer* peer = nullptr;
   OperationOwner* owner = nullptr;
   Outbound* outbound = nullptr;
   State state = State::kQueued;
-  bool refused = false;  ///< the provider has had no place for it: perhaps nobody answers
-  bool told = false;     ///< the owner knows that it has ended
-  bool counted = false;  ///< by the owner, among what is under way
-  /// Of an atomic and the writes before it that may be under way with it: their immediates bear the
-  /// group, and the target counts them before it carries out the atomic.
+  bool refused = false;  ///< the provider had no space for it; perhaps the peer does not answer
+  bool told = false;     ///< the owner was notified of its end
+  bool counted = false;  ///< the owner counts it as pending
+  /// For an atomic and the writes before it that may be pending at the same time: their immediates
+  /// contain the group, and the target counts them before it executes the atomic.
   int group = kNoGroup;
-  // Not beside `state`: done() would read both at once, and wait for the store to one of them.
-  unsigned in_flight = 0;      ///< pieces that have been handed on and have not ended
-  std::uint32_t pieces = 0;    ///< that bear the group; of the atomic: of all its writes
-  std::uint32_t reserved = 0;  ///< immediates of the peer, for as many pieces as there may be
-  std::uint32_t lanes = 0;     ///< bits of those that have to be flushed before it ends
-  Failure failure;             ///< the first one
+  // These are not next to `state`: done() would read both at once, and wait for the store to one of
+  // them.
+  unsigned in_flight = 0;    ///< number of chunks that were issued and have not ended
+  std::uint32_t pieces = 0;  ///< number of chunks with the group; for the atomic: of all its writes
+  /// Immediates of the peer that are reserved, one for each possible chunk.
+  std::uint32_t reserved = 0;
+  std::uint32_t lanes = 0;  ///< a bit for each lane that has to be flushed before it ends
+  Failure failure;          ///< the first failure
   Clock::time_point begun;
 
-  /// Registered memory of its own: operands and results of atomics, inline payload.
+  /// Registered memory of this operation: operands and results of atomics, inline payload.
   std::uint8_t* scratch = nullptr;
-  std::uint64_t expected = 0;  ///< of an atomic that is tried again (rma.cpp)
+  std::uint64_t expected = 0;  ///< for an atomic that is tried again (rma.cpp)
 
   [[nodiscard]] bool done() const { return state == State::kIssued && in_flight == 0; }
   [[nodiscard]] bool writes() const { return wqe.kind == nic::WqeKind::kWrite; }
   [[nodiscard]] bool moves_data() const {
     return wqe.length > 0 && wqe.kind != nic::WqeKind::kDump && wqe.kind != nic::WqeKind::kNop;
   }
-  /// The piece to be issued next, `max` bytes at most.
+  /// Returns the chunk to be issued next, of at most `max` bytes.
   [[nodiscard]] Chunk next_chunk(std::uint64_t max) const;
   void advance(std::uint64_t bytes);
   [[nodiscard]] std::uint64_t left() const { return wqe.length - at_remote_; }
 
-  /// A piece was handed on; it has ended.
+  /// A chunk was issued; a chunk has ended.
   void piece_begins();
   void piece_ends();
   void piece_fails(Failure why);
-  /// There is more of it to issue, once the piece that has just ended is taken off.
+  /// There is more to issue, after the chunk that has just ended was counted.
   void issue_again() { state = State::kBegun; }
   /// Nothing more is issued.
   void fail(Failure why);
-  /// Tells the owner what there is to tell.
+  /// Notifies the owner of a change.
   void tell();
-  /// All but `wqe`, `first`, `owner` and `outbound`, which the next queue sets.
+  /// Resets everything except `wqe`, `first`, `owner` and `outbound`, which the next queue sets.
   void reset();
-  [[nodiscard]] std::string describe() const;  ///< "WRITE of 4096 bytes to PE 3"
+  [[nodiscard]] std::string describe() const;  ///< for example "WRITE of 4096 bytes to PE 3"
 
  private:
-  std::size_t piece_ = 0;        ///< of wqe.local
-  std::uint64_t in_piece_ = 0;   ///< bytes of it that were issued
-  std::uint64_t at_remote_ = 0;  ///< bytes issued of all
+  std::size_t piece_ = 0;        ///< index into wqe.local
+  std::uint64_t in_piece_ = 0;   ///< bytes of this element that were issued
+  std::uint64_t at_remote_ = 0;  ///< bytes that were issued in total
 };
-// Here, because for each write of few bytes they are a part of what it costs.
+// It is inline, because it is a large part of the cost of each small write.
 inline Chunk Operation::next_chunk(std::uint64_t max) const {
   Chunk chunk{.remote = wqe.remote_address + at_remote_};
   if (at_remote_ < wqe.inline_payload.size()) {
@@ -166,28 +168,28 @@ inline void Operation::advance(std::uint64_t bytes) {
 inline constexpr std::size_t kScratchBytes = 1024;
 static_assert(kScratchBytes >= nic::kMaxWqeBytes, "inline payload fits");
 
-/// Carries out operations that have passed all checks.
+/// Executes operations that have passed all checks.
 class Engine {
  public:
-  /// Hands on as much of `operation` as can be taken now; kIssued when that was the rest. Nothing
-  /// taken and not `refused`: the engine has no place, which says nothing about the peer. `more`:
-  /// another one of the queue follows at once.
+  /// Issues as much of `operation` as is possible now; kIssued when that was the rest. If nothing
+  /// was issued and it is not `refused`, the engine has no space, which is not the peer's fault.
+  /// `more`: another operation of the queue follows at once.
   virtual void issue(Operation& operation, bool more) = 0;
-  /// The reason why an operation under way waits, in words: "2 messages sent and not answered".
+  /// Returns why a pending operation waits, in words: "2 messages sent and not answered".
   [[nodiscard]] virtual std::string awaits(const Operation& operation) const = 0;
-  /// A write may bear its group: the target can take its immediates. False: it must do without.
+  /// May a write carry its group, because the target can accept its immediates?
   [[nodiscard]] virtual bool reserve_immediates(Operation&) { return false; }
-  /// Nothing of the queue is to be carried out any more at its target.
+  /// The queue's remaining messages will not be executed at its target.
   virtual void abandon(Peer&, Outbound&) {}
   virtual ~Engine() = default;
 };
 
-/// The operations of all queues of a PE, a fixed number.
+/// The operations of all queues of a PE; their number is fixed.
 class OperationPool {
  public:
-  /// `memory`: scratch memory for `count` of them.
+  /// `memory` is scratch memory for `count` of them.
   OperationPool(std::uint8_t* memory, std::size_t count, std::size_t peers);
-  [[nodiscard]] Operation* acquire(Peer& peer);  ///< null when the peer may have no more
+  [[nodiscard]] Operation* acquire(Peer& peer);  ///< null when the peer has used its share
   void release(Operation* operation);
   [[nodiscard]] std::size_t count() const { return operations_.size(); }
 

@@ -15,9 +15,9 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 constexpr auto kProbeAfter = milliseconds(500), kProbeEvery = milliseconds(500);
-/// A peer that has answered before is gone when the provider has no place for it, and nothing is
-/// answered, for so long: ofi_rxm tries to connect again and again, and says FI_EAGAIN for ever
-/// (libfabric 1.17).
+/// After this time a peer that has answered before counts as lost, if the provider has no space for
+/// its probe and nothing is answered. ofi_rxm tries to connect again and again, and returns
+/// FI_EAGAIN for ever (libfabric 1.17).
 constexpr auto kRefused = seconds(5);
 
 }  // namespace
@@ -69,8 +69,8 @@ bool Probes::progress() {
     new_.clear();
     any_new_.store(false, std::memory_order_relaxed);
   }
-  if (to_send_.empty()) return false;  // most rounds
-  // What ends unsuccessfully within a call comes back to the list.
+  if (to_send_.empty()) return false;  // in most rounds
+  // Probes that fail within a call are added to the list again.
   std::vector<Probe*> turn = std::exchange(to_send_, {});
   const std::size_t taken =
       std::erase_if(turn, [this](Probe* greeting) { return send(*greeting); });
@@ -83,7 +83,7 @@ void Probes::waiting(int pe, Clock::time_point since, Clock::time_point now) {
   Peer& peer = *probe.peer;
   if (probe.flying || !peer.lost.empty()) return;
   if (now - since < kProbeAfter || now < probe.next) return;
-  probe.flying = true;  // until it has completed, which may be within the call
+  probe.flying = true;  // set until it has completed, which may happen within the call
   if (send(probe)) {
     probe.refused = {};
     return;

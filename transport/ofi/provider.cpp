@@ -18,12 +18,12 @@
 namespace gshmem::ofi {
 namespace {
 
-/// The version of the interface that this is written against: the oldest with all that is used, so
-/// that later libraries keep its meaning (fi_getinfo(3), "version"). From 1.18 on efa calls CUDA
-/// unless two options say otherwise, which are set for all (environment.cpp).
+/// The version of the libfabric interface that this code uses. It is the oldest version with
+/// everything that is used, so that later libraries keep its meaning (fi_getinfo(3), "version").
+/// From 1.18 on efa calls CUDA unless two options are set, which are set for all (environment.cpp).
 constexpr std::uint32_t kApiVersion = FI_VERSION(1, 14);
 
-/// A provider, and which fabric of it; empty = any.
+/// A provider and its fabric; empty = any.
 struct Name {
   std::string provider, fabric;
 };
@@ -33,19 +33,19 @@ Name split(const std::string& text) {
   return {text.substr(0, slash), text.substr(slash + 1)};
 }
 
-// Best first: hardware that has reliable unconnected endpoints, then RDMA over connections, then
-// TCP. efa-direct is EFA without what a device in software adds to it. The provider `sockets` is
+// The providers, best first: hardware with reliable unconnected endpoints, then RDMA over
+// connections, then TCP. efa-direct is EFA without its software device. The provider `sockets` is
 // never used: it is deprecated, and it stalls when a TCP window closes within a message header
 // (libfabric 1.17, in the provider's peek of a header).
 constexpr const char* kDirect = "efa/efa-direct";
 constexpr const char* kOrder[] = {kDirect, "efa", "cxi", "verbs;ofi_rxm", "tcp;ofi_rxm"};
 constexpr const char* kUnusable = "sockets";
 
-/// Atomics only where the NIC carries them out. In software they are the work of the target's
-/// thread, as active messages are, but none of a queue overlap; and in GPU memory they are copies
-/// by the CUDA runtime on the legacy default stream (libfabric 1.17, rxm_do_device_mem_atomic in
-/// fi_cq_read), which wait for a kernel that may be waiting for them. What is not asked for goes as
-/// active messages.
+/// Atomics are requested only if the NIC executes them. Software atomics occupy the target's
+/// thread, as active messages do, but none of a queue overlap. In GPU memory they are copies by the
+/// CUDA runtime on the legacy default stream (libfabric 1.17, rxm_do_device_mem_atomic in
+/// fi_cq_read). These wait for a kernel that may be waiting for them. Atomics that are not
+/// requested are sent as active messages.
 bool needs_atomics(const std::string& provider) { return provider == "cxi"; }
 
 std::uint64_t needed_caps(const std::string& provider, const Wanted& wanted) {
@@ -60,25 +60,25 @@ struct Question {
   fi_ep_type type = FI_EP_UNSPEC;
 };
 
-/// fi_getinfo; null when nothing matches.
+/// Calls fi_getinfo; returns null when nothing matches.
 InfoPtr ask(const Library& library, const Question& question) {
-  InfoPtr hints(library.dupinfo(nullptr));  // what fi_allocinfo does
+  InfoPtr hints(library.dupinfo(nullptr));  // this is what fi_allocinfo does
   require(hints != nullptr, GSHMEMX_ERROR_OUT_OF_MEMORY, "fi_dupinfo: out of memory");
   hints->caps = question.caps;
   hints->mode = FI_CONTEXT | FI_CONTEXT2;
   hints->ep_attr->type = question.type;
-  // Only "delivered" means that data is where it belongs (fi_cq(3), completion levels). efa-direct
-  // has the acknowledgement of the NIC at the other end only, as efa has for RDMA.
+  // Only the level "delivered" means that data is in memory (fi_cq(3), completion levels).
+  // efa-direct only has the acknowledgement of the NIC at the other end, as efa has for RDMA.
   const bool direct = question.name.fabric == "efa-direct";
   if (question.caps & FI_RMA)
     hints->tx_attr->op_flags = direct ? FI_TRANSMIT_COMPLETE : FI_DELIVERY_COMPLETE;
   hints->domain_attr->mr_mode =
       FI_MR_LOCAL | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_VIRT_ADDR | FI_MR_ENDPOINT;
   if (question.caps & FI_HMEM) hints->domain_attr->mr_mode |= FI_MR_HMEM;
-  hints->domain_attr->threading = FI_THREAD_DOMAIN;  // one thread, the executor's
+  hints->domain_attr->threading = FI_THREAD_DOMAIN;  // the only thread is the executor's
   hints->domain_attr->resource_mgmt = FI_RM_ENABLED;
   hints->domain_attr->av_type = FI_AV_TABLE;
-  if (!question.name.provider.empty())  // fi_freeinfo frees them
+  if (!question.name.provider.empty())  // fi_freeinfo frees the names
     hints->fabric_attr->prov_name = strdup(question.name.provider.c_str());
   if (!question.name.fabric.empty())
     hints->fabric_attr->name = strdup(question.name.fabric.c_str());
@@ -93,7 +93,8 @@ InfoPtr ask(const Library& library, const Question& question) {
   return nullptr;
 }
 
-/// The address of a network interface of this host; empty when there is none of that name.
+/// Returns the address of a network interface of this host; empty when there is no interface of
+/// that name.
 std::string address_of_interface(const std::string& name) {
   const std::vector<net::Interface> all = net::list_interfaces();
   using Family = net::Endpoint::Family;
@@ -106,7 +107,7 @@ std::string address_of_interface(const std::string& name) {
   return {};
 }
 
-/// The entries of fi_getinfo to use, each alone.
+/// Returns the entries of fi_getinfo to use, each alone.
 std::vector<InfoPtr> pick(const Library& library, const fi_info* list, const EntryWish& wish) {
   std::vector<InfoPtr> picked;
   for (const fi_info* entry : choose_entries(list, wish))
@@ -114,7 +115,7 @@ std::vector<InfoPtr> pick(const Library& library, const fi_info* list, const Ent
   return picked;
 }
 
-/// One provider, on the interface that is wanted; empty when it cannot be used.
+/// Tries one provider, on the wanted interface; returns nothing when it cannot be used.
 std::vector<InfoPtr> try_provider(const Library& library, const std::string& text,
                                   const Wanted& wanted) {
   const Name name = split(text);
@@ -146,8 +147,8 @@ std::vector<InfoPtr> try_provider(const Library& library, const std::string& tex
   return pick(library, list.get(), wish);
 }
 
-/// Does the provider of exactly this name have `caps`? fi_getinfo takes "tcp" for "tcp;ofi_rxm"
-/// too.
+/// Does the provider of exactly this name have `caps`? fi_getinfo also accepts "tcp" for
+/// "tcp;ofi_rxm".
 bool has(const Library& library, const std::string& name, std::uint64_t caps) {
   const InfoPtr list =
       ask(library, {.name = {name, ""}, .node = {}, .caps = caps, .type = FI_EP_RDM});
@@ -156,18 +157,18 @@ bool has(const Library& library, const std::string& name, std::uint64_t caps) {
   return false;
 }
 
-/// Advice for a provider without FI_HMEM.
+/// Returns advice for a provider without FI_HMEM.
 std::string remedy(const std::string& name, std::uint64_t cap) {
   if (cap != FI_HMEM) return {};
   const std::string missing = missing_cuda_runtime();
   if (!missing.empty()) return " (" + missing + ")";
-  // efa_rdm_get_use_device_rdma: with this version of the interface off by default where EFA has no
-  // RDMA writes. It ends the process where EFA has no RDMA at all: not a variable to set unasked.
+  // efa_rdm_get_use_device_rdma: with this version of the interface it is off by default if EFA has
+  // no RDMA writes. The variable ends the process if EFA has no RDMA at all, so it is not set here.
   if (name == "efa") return " (on P4 instances FI_EFA_USE_DEVICE_RDMA=1 enables it)";
   return " (FI_LOG_LEVEL=warn says why, if it was built with CUDA)";
 }
 
-/// Why a provider that fi_getinfo knows was not taken.
+/// Returns why a provider that fi_getinfo knows was not used.
 std::string why_not(const Library& library, const std::string& name, const Wanted& wanted) {
   if (name == kUnusable) return "is deprecated, stalls, and is never used";
   if (!has(library, name, 0)) return "has no FI_EP_RDM endpoints";

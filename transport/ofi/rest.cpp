@@ -15,13 +15,13 @@ namespace {
 
 using std::chrono::microseconds;
 
-// A yield leaves the core to the thread that waits for what was just done, or to the other side of
+// A yield gives the core to the thread that waits for the last operation, or to the other side of
 // the connection. Spinning for 20 us first took 85 us for the round trip of a signal instead of 50
-// (tcp, two PEs on two cores); where the core is free a yield takes less than a microsecond.
+// (tcp, two PEs on two cores). On a free core a yield takes less than a microsecond.
 constexpr microseconds kYield{300}, kDoze{20'000}, kIdle{500'000};
 constexpr long kDozeNs = 20'000, kSleepNs = 60'000, kIdleNs = 100'000;
 
-/// The executor's own, the PE's, and one for what else there is.
+/// A core for the executor, one for the PE, and one for everything else.
 constexpr double kCoresToSpin = 3;
 
 }  // namespace
@@ -39,7 +39,7 @@ Cores own_cores() {
   for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
     if (!CPU_ISSET(cpu, &set)) continue;
     ++cores.count;
-    // FNV-1a.
+    // This is FNV-1a.
     cores.hash = (cores.hash ^ static_cast<std::uint64_t>(cpu + 1)) * 0x100000001b3;
   }
   return cores;
@@ -65,7 +65,7 @@ bool stay_near(const std::string& sysfs, const std::string& pci) {
   if (pci.empty() || sched_getaffinity(0, sizeof(may), &may) != 0) return false;
   const std::string device = sysfs + "/bus/pci/devices/" + nic::sysfs_pci_address(pci);
   for (const int cpu : cpu_list(first_line(device + "/local_cpulist")))
-    if (CPU_ISSET(cpu, &may)) CPU_SET(cpu, &near);  // false beyond the set
+    if (CPU_ISSET(cpu, &may)) CPU_SET(cpu, &near);  // false for a number beyond the set
   return sched_setaffinity(0, sizeof(near), &near) == 0;
 }
 

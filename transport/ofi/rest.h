@@ -1,5 +1,6 @@
-// How the executor's thread waits while there is nothing to do: nothing wakes it (a GPU cannot), so
-// that it polls, at once, with yields, or with sleeps. Used by executor.cpp. Pure but for the wait.
+// Decides how the executor's thread waits while there is no work. Nothing wakes it (a GPU cannot),
+// so it polls: continuously, with yields, or with sleeps. Used by executor.cpp. Pure except for the
+// wait.
 #pragma once
 
 #include "host/base/config.h"
@@ -10,31 +11,33 @@
 
 namespace gshmem::ofi {
 
-/// GSHMEM_OFI_POLL, with `auto` decided.
+/// The values of GSHMEM_OFI_POLL, with `auto` decided.
 enum class Polling {
   kSpin,
-  /// For less cores than threads: it yields, and sleeps after 300 us, 100 us at most.
+  /// For when there are fewer cores than threads: it yields, and after 300 us sleeps, at most 100
+  /// us at a time.
   kSleep,
 };
 
-/// `cores`: those that this PE's threads may use, divided by the PEs of this host that share them.
+/// `cores` is the number that this PE's threads may use, divided by the PEs of this host that share
+/// them.
 [[nodiscard]] Polling choose_polling(PollChoice wish, double cores);
-/// Cores of the calling process, from sched_getaffinity(2); in words for people and to be
-/// compared.
+/// The cores of the calling process, from sched_getaffinity(2); as a text for people, and in a form
+/// to compare.
 struct Cores {
   int count = 0;
-  std::uint64_t hash = 0;  ///< of which ones they are
+  std::uint64_t hash = 0;  ///< identifies the set of cores
 };
 [[nodiscard]] Cores own_cores();
 
-/// How long to sleep after a round that found nothing; 0: give the core away; none: go on. `idle`:
-/// since one that found something.
+/// Returns how long to sleep after a round without work; 0: yield; nothing: poll on. `idle` is the
+/// time since the last round with work.
 [[nodiscard]] std::optional<long> rest_ns(Polling polling, Clock::duration idle);
-/// Does that.
+/// Waits as rest_ns decides.
 void rest(Polling polling, Clock::duration idle);
 
-/// Keeps the calling thread on cores near to a PCI function, if it may use any of them; false
-/// otherwise. `sysfs` is "/sys".
+/// Binds the calling thread to cores near to a PCI function. Returns false if it may use none of
+/// them. `sysfs` is "/sys".
 bool stay_near(const std::string& sysfs, const std::string& pci);
 
 }  // namespace gshmem::ofi

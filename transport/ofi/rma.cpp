@@ -14,19 +14,20 @@
 namespace gshmem::ofi {
 namespace {
 
-/// Transfers of so many bytes go by all lanes, in pieces of half of it at least: below that a piece
-/// takes no longer than the calls for it.
+/// Transfers of at least kSpread bytes are spread over all lanes, in chunks of at least half of
+/// that. Below that a chunk takes no longer than the calls for it.
 constexpr std::uint64_t kSpread = 256 * 1024, kPieceAlignment = 4096;
-/// Where threads move the data, large transfers go in pieces, so that a small one need not wait for
-/// all of them; and no more are under way than keep a connection busy.
+/// If threads move the data, large transfers are split into chunks, so that a small one need not
+/// wait for all of them. No more are pending than keep a connection busy.
 constexpr std::uint64_t kThreadChunk = 1 << 20;
 constexpr std::size_t kThreadBytes = 8 << 20;
-static_assert(kThreadChunk <= kThreadBytes);  // alone it goes
+// A chunk of this size is always issued if nothing else is pending.
+static_assert(kThreadChunk <= kThreadBytes);
 
-/// The places of an atomic's operands in Operation::scratch.
+/// Offsets of an atomic's operands in Operation::scratch.
 enum Scratch : std::size_t { kOperand = 0, kCompare = 8, kResult = 16 };
 
-/// An operand of 4 bytes is the first half: little-endian, as all hosts of NVIDIA GPUs.
+/// Stores an operand. One of 4 bytes is the first half: little-endian, as all hosts of NVIDIA GPUs.
 void put(std::uint8_t* to, std::uint64_t value) { std::memcpy(to, &value, sizeof(value)); }
 
 std::uint64_t get(const std::uint8_t* from, std::uint64_t bytes) {
@@ -127,7 +128,7 @@ std::uint64_t RmaEngine::chunk_bytes(const Operation& operation) const {
   return std::min(max_chunk_, std::max(whole, kSpread / 2));
 }
 
-/// Of the piece that begins `at` bytes after the operation's first.
+/// Returns the lane of the chunk that begins `at` bytes after the start of the operation.
 std::size_t RmaEngine::lane_of(const Operation& operation, std::uint64_t at) const {
   const std::size_t home = operation.peer->home;
   if (!is_spread(operation)) return home;
@@ -160,14 +161,14 @@ void RmaEngine::issue_chunks(Operation& operation, bool more) {
     piece->chunk = chunk;
     std::uint64_t flags = flags_of(operation, chunk, lane);
     const bool last = chunk.bytes == operation.left();
-    // Only where the next call is sure to find a place.
+    // This is only set if the next call is sure to find space.
     const bool follows = (more && last) || (!last && !is_spread(operation));
     if (follows && !lanes_[lane].free.empty() && lanes_[lane].shares.may_take(operation.peer->pe))
       flags |= FI_MORE;
     if (!accepted(*piece, post_chunk(*piece, flags))) return;
     lanes_[lane].unrung = (flags & FI_MORE) != 0;
     if (operation.group != Operation::kNoGroup) ++operation.pieces;
-    // Nothing that comes by another lane finds what this one's completion says.
+    // Operations on another lane are not ordered after this one's completion.
     const bool spread = lane != operation.peer->home;
     if (spread && operation.group == Operation::kNoGroup && !setup_.lanes.first().able().delivers &&
         operation.writes())
@@ -196,7 +197,7 @@ RmaEngine::RemotePlace RmaEngine::remote_place(const Peer& peer, std::size_t lan
   return {there.base + (offset - beside->begin), there.keys[lane]};
 }
 
-/// Of memory here. Heaps are of one size.
+/// Returns the descriptor of local memory. All heaps have the same size.
 void* RmaEngine::descriptor_of(std::uint64_t offset, std::size_t lane) const {
   const Peer& own = setup_.peers[static_cast<std::size_t>(setup_.pe)];
   const Memory* const beside = offset < own.heap_bytes ? nullptr : setup_.memories.find(offset, 1);
@@ -243,8 +244,8 @@ ssize_t RmaEngine::post_read_of_heap(const Peer& peer, Piece& piece) {
                  peer.heap_base, way.heap_key, static_cast<Context*>(&piece));
 }
 
-/// An answer of the NIC at the other end pushes what came by it before into memory (PCI Express,
-/// 2.4.1); of the own one what its reads have brought.
+/// An answer of the NIC at the other end pushes the writes that it received before into memory (PCI
+/// Express, 2.4.1). An answer of the local NIC does the same for the data of its reads.
 bool RmaEngine::flush(Operation& operation) {
   const bool reads = operation.wqe.kind == nic::WqeKind::kRead;
   const Peer& peer = reads ? setup_.peers[static_cast<std::size_t>(setup_.pe)] : *operation.peer;
@@ -414,7 +415,7 @@ bool RmaEngine::try_again() {
       release(*piece);
       operation.piece_fails(failure(abi::Syndrome::kRetryExceeded, operation.peer->lost));
     } else if (post_chunk(*piece, flags_of(operation, piece->chunk, piece->lane)) != 0) {
-      again_.push_back(piece);  // GSHMEM_TIMEOUT decides
+      again_.push_back(piece);  // GSHMEM_TIMEOUT limits the attempts
       continue;
     }
     busy = true;

@@ -1,6 +1,6 @@
-// Carries out operations by the provider's own RMA and atomics, heap to heap. Providers promise no
-// order between operations, so work_queue.cpp waits instead, or has a write bear an immediate that
-// its target counts.
+// Executes operations by the provider's own RMA and atomics, from heap to heap. Providers promise
+// no order between operations. So work_queue.cpp waits instead, or lets a write carry an immediate
+// that its target counts.
 #pragma once
 
 #include "transport/ofi/atomics.h"
@@ -13,7 +13,7 @@
 
 namespace gshmem::ofi {
 
-/// Waits for RmaEngine::flush_own().
+/// Is notified of the end of RmaEngine::flush_own().
 class FlushSink {
  public:
   virtual void flushed(const Failure& why) = 0;
@@ -27,44 +27,47 @@ class RmaEngine final : public Engine, private CompletionSink {
   struct Setup {
     Lanes& lanes;
     const LaneMemory& heap;
-    const LaneMemory& pool;  ///< scratch memory of operations
+    const LaneMemory& pool;  ///< contains the scratch memory of operations
     const Memories& memories;
-    MemoryAccess& access;  ///< of the heap, for results of atomics
+    MemoryAccess& access;  ///< accesses the heap, for results of atomics
     AtomicSupport atomics;
     const std::vector<Peer>& peers;
     int pe = 0;
-    std::uint64_t landing = 0;  ///< offset in the pool: where the words that are read go
-    /// Immediates that a PE takes from each other one before it has carried out what they are for.
+    std::uint64_t landing = 0;  ///< offset in the pool where words that are read are stored
+    /// Number of immediates that a PE accepts from each other PE before the atomics they belong to
+    /// were executed.
     std::size_t immediates = 0;
-    /// Data of READs may become visible later than their completion.
+    /// The data of READs may become visible later than their completion.
     bool reads_trail = false;
   };
-  /// All live longer.
+  /// All arguments outlive this object.
   explicit RmaEngine(const Setup& setup);
 
   void issue(Operation& operation, bool more) override;
   [[nodiscard]] std::string awaits(const Operation& operation) const override;
   [[nodiscard]] bool reserve_immediates(Operation& operation) override;
-  /// Tells `sink` when all that peers have written into the own heap until now is in it. One at a
-  /// time.
+  /// Notifies `sink` when everything that peers have written to this PE's heap so far is visible.
+  /// One at a time.
   void flush_own(FlushSink& sink);
-  /// After the queues of a round: what was to follow another one at once, and did not.
+  /// Called after the queues of a round: rings for calls that expected a next one which did not
+  /// come.
   void end_round();
-  /// Results of atomics on their way into the heap, and operations to be tried again.
+  /// Advances results of atomics on their way into the heap, and repeats operations that must be
+  /// tried again.
   bool progress();
 
  private:
   enum class Use : std::uint8_t { kData, kAtomic, kFlush, kRing, kFlushOwn };
-  /// One call to the provider.
+  /// One call of the provider.
   struct Piece : Context {
-    Operation* operation = nullptr;  ///< null of kRing and kFlushOwn
+    Operation* operation = nullptr;  ///< null for kRing and kFlushOwn
     std::size_t lane = 0;
     Use use = Use::kData;
-    Chunk chunk;  ///< of kData
+    Chunk chunk;  ///< for kData
   };
   struct Lane {
     Lane(std::size_t size, std::size_t peers) : shares(size, peers) {}
-    std::deque<Piece> pieces;  ///< as many as the endpoint's queue has places
+    std::deque<Piece> pieces;  ///< as many as the endpoint's queue has slots
     std::vector<Piece*> free;
     Shares shares;
     /// Calls were made with FI_MORE and none after them: the device may not know of them.
@@ -75,7 +78,7 @@ class RmaEngine final : public Engine, private CompletionSink {
     Ticket ticket;
   };
   struct OwnFlush {
-    FlushSink* sink = nullptr;  ///< null: none is under way
+    FlushSink* sink = nullptr;  ///< null: no flush is pending
     std::uint32_t to_read = 0;  ///< bits of lanes
     unsigned flying = 0;
     Failure why;
@@ -87,9 +90,10 @@ class RmaEngine final : public Engine, private CompletionSink {
 
   void issue_chunks(Operation& operation, bool more);
   void issue_atomic(Operation& operation);
-  /// Reads a word of every lane that the operation has to flush; false: not yet.
+  /// Reads a word on every lane that the operation has to flush; false if that was not possible
+  /// yet.
   bool flush(Operation& operation);
-  /// Reads a word of the own heap by a lane; false: not yet.
+  /// Reads a word of this PE's heap on a lane; false if that was not possible yet.
   bool read_own(std::size_t lane, Use use);
   void read_lanes();
   void flushed_own(std::size_t lane, const Completion& completion);
@@ -98,7 +102,7 @@ class RmaEngine final : public Engine, private CompletionSink {
   [[nodiscard]] std::size_t lane_of(const Operation& operation, std::uint64_t at) const;
   [[nodiscard]] std::uint64_t flags_of(const Operation& operation, const Chunk& chunk,
                                        std::size_t lane) const;
-  /// A place in the memory of a peer as the provider names it.
+  /// A position in the memory of a peer, as the provider names it.
   struct RemotePlace {
     std::uint64_t address, key;
   };
@@ -112,16 +116,17 @@ class RmaEngine final : public Engine, private CompletionSink {
   AtomicEnd finish_atomic(Operation& operation);
   bool poll_results();
   bool try_again();
-  /// Books the result of a call; true when the provider has taken it.
+  /// Handles the result of a call; true when the provider accepted it.
   bool accepted(Piece& piece, ssize_t result);
   Piece* acquire(Operation& operation, std::size_t lane, Use use);
   void release(Piece& piece);
 
   Setup setup_;
   std::uint64_t max_chunk_;
-  std::size_t max_bytes_;  ///< to one peer under way, where threads have to move them
+  /// Limit on bytes to one peer that are pending, if threads have to move them.
+  std::size_t max_bytes_;
   std::deque<Lane> lanes_;
-  std::vector<Piece*> again_;  ///< that the provider has given back undone
+  std::vector<Piece*> again_;  ///< chunks that the provider failed and that are tried again
   std::vector<Result> results_;
   OwnFlush own_flush_;
 };

@@ -1,7 +1,7 @@
-// Places that all peers share, of which some may never come back: a peer that does not answer keeps
-// what it has. Half of the places is set aside, the same number for each peer; of the rest a peer
-// takes no more than it leaves. So each gets something, whatever the others do, as long as there
-// are two places for each peer. Used by one thread.
+// Divides slots between peers, some of which may never return theirs: a peer that does not answer
+// keeps what it has. Half of the slots are reserved, the same number for each peer. Of the rest a
+// peer takes no more than it leaves. So each peer gets some, whatever the others do, if there are
+// at least two slots per peer. Used by one thread.
 #pragma once
 
 #include <cstddef>
@@ -28,8 +28,8 @@ class Shares {
 
  private:
   std::size_t each_;
-  std::size_t rest_;                ///< that nobody has, of those that are not set aside
-  std::vector<std::uint32_t> has_;  ///< by PE
+  std::size_t rest_;                ///< free slots that are not reserved
+  std::vector<std::uint32_t> has_;  ///< slots in use, by PE
 };
 
 }  // namespace gshmem::ofi

@@ -3,8 +3,9 @@
 namespace gshmem::ofi {
 namespace {
 
-/// Providers over connections, which report their end by codes that mean less elsewhere, at the
-/// operations that were on it too (seen with libfabric 1.17: FI_ECANCELED of ofi_rxm).
+/// Is it a provider over connections? Such a provider reports their end by codes that mean less
+/// elsewhere, also for operations that were pending on them (seen with libfabric 1.17: FI_ECANCELED
+/// of ofi_rxm).
 bool has_connections(const fi_info& info) {
   return is_named(info, "ofi_rxm") || is_named(info, "tcp");
 }
@@ -15,8 +16,8 @@ Verdict judge(const fi_info& info, const Completion& completion, const std::stri
   using abi::Syndrome;
   const std::string text = what + ": " + std::string(completion.text);
   switch (completion.error) {
-    case FI_ENORX:   // efa: no receive buffer
-    case FI_EAGAIN:  // cxi: resources of the target
+    case FI_ENORX:   // in efa: no receive buffer
+    case FI_EAGAIN:  // in cxi: resources of the target
       return {.failure = failure(Syndrome::kRnrRetryExceeded, text), .transient = true};
     case FI_EACCES:
     case FI_EPERM:
@@ -24,7 +25,7 @@ Verdict judge(const fi_info& info, const Completion& completion, const std::stri
     case FI_ENOKEY:
       return {.failure = failure(Syndrome::kRemoteAccess, text)};
     case FI_EINVAL:
-      // efa_errno.h, EFA_IO_COMP_STATUS_REMOTE_ERROR_BAD_ADDRESS.
+      // This is EFA_IO_COMP_STATUS_REMOTE_ERROR_BAD_ADDRESS of efa_errno.h.
       if (is_named(info, "efa")) return {.failure = failure(Syndrome::kRemoteAccess, text)};
       break;
     case FI_EFAULT:
@@ -48,7 +49,8 @@ Verdict judge(const fi_info& info, const Completion& completion, const std::stri
     case FI_ENOENT:
     case FI_ECANCELED:
     case FI_EIO:
-      // Elsewhere they say little: the probe of probes.h decides about the peer.
+      // With other providers the codes mean little: the probe of probes.h decides whether the peer
+      // is lost.
       return {.failure = failure(Syndrome::kRetryExceeded, text),
               .peer_lost = has_connections(info)};
     default:

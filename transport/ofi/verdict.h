@@ -1,5 +1,5 @@
-// The meaning of a provider's error: for the operation, for the peer, and whether to try again.
-// Included by the engines.
+// Interprets a provider's error: what it means for the operation and for the peer, and whether to
+// try again. Included by the engines.
 #pragma once
 
 #include "transport/ofi/operation.h"
@@ -10,14 +10,15 @@ namespace gshmem::ofi {
 
 struct Verdict {
   Failure failure;
-  bool peer_lost = false;  ///< not the operation alone: nothing reaches the peer any more
-  bool transient = false;  ///< nothing has been done, and may be done by another try
+  /// The error concerns the peer, not only the operation: the peer is unreachable.
+  bool peer_lost = false;
+  bool transient = false;  ///< nothing was executed, and another try may succeed
 };
-/// `what` is the operation, "WRITE of 8 bytes to PE 3".
+/// `what` names the operation: "WRITE of 8 bytes to PE 3".
 [[nodiscard]] Verdict judge(const fi_info& info, const Completion& completion,
                             const std::string& what);
 
-/// The loss of a peer, for all its queues; the first reason stays.
+/// Marks a peer as lost, for all its queues; the first reason is kept.
 void lose(Peer& peer, const std::string& why);
 
 }  // namespace gshmem::ofi

@@ -18,14 +18,14 @@ Engine& engine_of(const Operation& operation, const QueueServices& services) {
   return operation.wqe.is_atomic() ? services.atomics : services.data;
 }
 
-/// Bytes that others may poll, all at a time: a `p`, or a put of one element.
+/// Is it a write of one word that others may poll? That is a `p`, or a put of one element.
 bool is_word(const nic::Wqe& wqe) {
   const std::uint64_t bytes = wqe.length;
   return wqe.kind == nic::WqeKind::kWrite && wqe.inline_payload.size() == bytes &&
          (bytes == 2 || bytes == 4 || bytes == 8) && wqe.remote_address % bytes == 0;
 }
 
-/// Makes a write of a word the swap that stores it, of all bits or, for 2 bytes, of a half.
+/// Turns a write of a word into the swap that stores it: of all bits or, for 2 bytes, of a half.
 void set_by_atomic(nic::Wqe& wqe, std::uint32_t local_key) {
   std::uint64_t value = 0;  // little-endian, as all hosts of NVIDIA GPUs
   std::memcpy(&value, wqe.inline_payload.data(), wqe.length);
@@ -60,7 +60,7 @@ void WorkQueue::step(QueueServices& services, Clock::time_point now) {
   fetch(services);
   issue(services, now);
   retire(services);
-  // Retired operations make room for entries that were rung.
+  // Retired operations make room for entries that were announced.
   if (!hungry_ && !operations_.full() && next_ < rung_ && !closed_) list();
 }
 
@@ -72,7 +72,8 @@ void WorkQueue::rung(std::uint64_t value) {
     doorbell_error_ = strprintf("doorbell 0x%016lx names queue 0x%x", value, doorbell.number);
   } else if (rung_ + ahead - retired_ <= depth_) {
     rung_ += ahead;
-  } else if (behind > depth_) {  // else an older doorbell that came late: harmless
+    // Otherwise it is an older doorbell that arrives late, which is harmless.
+  } else if (behind > depth_) {
     doorbell_error_ = strprintf("doorbell announces entry %u; %lu of %u entries are in use",
                                 doorbell.producer, rung_ - retired_, depth_);
   }
@@ -101,7 +102,7 @@ void WorkQueue::fetch(QueueServices& services) {
 }
 
 void WorkQueue::fetch_one(Operation& operation, const QueueServices& services) {
-  // The whole WQE at once, before it is decoded: it could change under the decoder's eyes.
+  // The whole WQE is copied before it is decoded: it could change while it is decoded.
   std::array<std::uint8_t, kScratchBytes> bytes;
   const auto copy = [&](std::uint64_t i) {
     std::memcpy(bytes.data() + i * nic::kEntryBytes,
@@ -185,8 +186,8 @@ Failure WorkQueue::check_remote(const nic::Wqe& wqe, const QueueServices& servic
   return {};
 }
 
-/// The atomic need not wait until the writes before it have ended here: those that nobody has begun
-/// yet bear its group.
+/// The atomic need not wait until the writes before it have ended here: those that have not begun
+/// yet carry its group.
 void WorkQueue::group_with_writes(Operation& atomic) {
   const int group = next_group_;
   for (std::size_t at = operations_.size() - 1; at-- > issued_;) {
@@ -208,14 +209,14 @@ void WorkQueue::changed(Operation& operation) {
     --under_way(operation);
     operation.counted = false;
   }
-  // There is more of it to issue, or it keeps those after it from being begun.
+  // There is more of it to issue, or it keeps later operations from beginning.
   if (operation.state == State::kBegun || operation.failure) issued_ = 0;
   list();
 }
 
-/// A read may fetch its data later than a write after it stores (no fence: so it is on InfiniBand),
-/// and reads of a queue may overlap. A write may overlap an atomic before it: only with a fence
-/// does it wait for what that has brought.
+/// A read may fetch its data later than a later write stores (without a fence this holds on
+/// InfiniBand), and reads of a queue may overlap. A write may overlap an earlier atomic: only with
+/// a fence does it wait for the atomic's result.
 bool WorkQueue::may_begin(const Operation& operation, const QueueServices& services) const {
   const UnderWay& before = under_way_;
   if (operation.wqe.fence != 0) return before.all() == 0;
@@ -246,7 +247,7 @@ void WorkQueue::issue(QueueServices& services, Clock::time_point now) {
   }
 }
 
-/// Another write will be handed on after the one at `at`, whatever happens to that.
+/// Is the operation after the one at `at` a write that will be issued at once, in any case?
 bool WorkQueue::follows_at_once(std::size_t at) const {
   if (at + 1 >= operations_.size()) return false;
   const Operation& next = *operations_[at + 1];
@@ -273,7 +274,7 @@ void WorkQueue::hand_on(Operation& operation, bool more, QueueServices& services
   served_ |= taken;
   if (issued) count_pieces(operation);
   if (!queued) return;
-  // Its time runs from here: the peer has nothing to do with how long the engine had no place.
+  // Its time limit starts here: the time in which the engine had no space is not the peer's fault.
   if (taken || operation.refused || issued) {
     operation.begun = now;
     if (!issued) operation.state = State::kBegun;
@@ -286,7 +287,7 @@ void WorkQueue::hand_on(Operation& operation, bool more, QueueServices& services
 void WorkQueue::begin(Operation& operation, const QueueServices& services) {
   const bool grouped = operation.group != Operation::kNoGroup;
   if (operation.wqe.is_atomic() && grouped) {
-    operation.pieces = pieces_;  // its writes have all been handed on
+    operation.pieces = pieces_;  // all its writes have been issued
   } else if (grouped && operation.reserved == 0 && !services.data.reserve_immediates(operation)) {
     operation.group = Operation::kNoGroup;
   }
@@ -313,7 +314,8 @@ void WorkQueue::find_overdue(const QueueServices& services, Clock::time_point no
     if (!peer_->lost.empty()) {
       operation->fail(failure(abi::Syndrome::kRetryExceeded, peer_->lost));
     } else if (services.timeout.count() > 0 && now - operation->begun > patience) {
-      // A thread that waits for the operation learns it by the completion; else the PE later.
+      // A thread that waits for the operation gets its completion; otherwise the PE is notified
+      // later.
       peer_->report_at = now + std::chrono::milliseconds(100);
       peer_->lost = operation->describe() +
                     strprintf(" did not end within %g s (GSHMEM_TIMEOUT = %g s); ",
@@ -326,13 +328,13 @@ void WorkQueue::find_overdue(const QueueServices& services, Clock::time_point no
 }
 
 void WorkQueue::retire(QueueServices& services) {
-  const Operation* last = nullptr;  // of the signalled ones: only one completion is visible anyway
+  const Operation* last = nullptr;  // the last signalled one: only one completion is visible anyway
   std::array<Operation*, Ring::kPlaces> ended;
   std::size_t count = 0;
   while (!operations_.empty() && !failed_) {
     Operation* operation = operations_.front();
     if (operation->failure) {
-      last = nullptr;  // this one's completion takes its place
+      last = nullptr;  // its completion replaces this one
       complete(*operation);
       failed_ = true;
       peer_->immediates -= pieces_;
@@ -363,8 +365,8 @@ void WorkQueue::complete(const Operation& operation) {
   std::memcpy(completion_, entry.data(), kWord);
   std::uint32_t word = 0;
   std::memcpy(&word, entry.data() + kWord, sizeof(word));
-  // Pairs with the acquire of who polls the completion (device/network/queue.h): data and syndrome
-  // first.
+  // Pairs with the acquire of the thread that polls the completion (device/network/queue.h): data
+  // and syndrome are visible before.
   std::atomic_ref<std::uint32_t>(*reinterpret_cast<std::uint32_t*>(completion_ + kWord))
       .store(word, std::memory_order_release);
   if (completion.error)
@@ -373,7 +375,7 @@ void WorkQueue::complete(const Operation& operation) {
 }
 
 void WorkQueue::reap(QueueServices& services) {
-  // An operation that the provider still holds keeps its memory until it lets go.
+  // An operation that the provider still holds keeps its memory until the provider returns it.
   std::size_t kept = 0;
   for (std::size_t i = 0; i < operations_.size(); ++i) {
     Operation* const operation = operations_[i];

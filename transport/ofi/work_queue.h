@@ -1,5 +1,5 @@
-// One work queue as the executor sees it: fetches entries after a doorbell, checks them, has
-// engines carry them out, and writes completions. The order is that of a reliable connection
+// One work queue as the executor sees it: it fetches entries after a doorbell, checks them, has
+// engines execute them, and writes completions. The order is that of a reliable connection
 // (InfiniBand specification, table of ordering rules in section 10.8.3.3). Used by the executor's
 // thread. Invariant: operations retire in the order of their entries, the completion holds the
 // first error for ever, and nothing after an error is issued.
@@ -21,45 +21,47 @@ namespace gshmem::ofi {
 
 /// Services that all queues of a PE share.
 struct QueueServices {
-  Engine& data;     ///< writes and reads
-  Engine& atomics;  ///< may be the same
+  Engine& data;     ///< for writes and reads
+  Engine& atomics;  ///< for atomics; may be the same engine
   OperationPool& operations;
   const Memories& memories;
   std::uint64_t heap_bytes = 0;
   std::uint32_t local_key = 0;
   std::uint32_t max_message = 0;
-  Clock::duration timeout{};  ///< GSHMEM_TIMEOUT; zero = none
-  /// Atomics are messages, which a queue's target takes in order: they may overlap.
+  Clock::duration timeout{};  ///< GSHMEM_TIMEOUT; zero = no limit
+  /// Atomics are sent as messages, which the target executes in the queue's order, so they may
+  /// overlap.
   bool messages = false;
-  /// Writes of words go as atomics. Where the provider's threads store them, a word that somebody
-  /// has polled, taken and cleared may come back (Abilities::words). Host memory alone: a swap of
-  /// half a word in a GPU's would lose what a kernel stores to the other half.
+  /// Writes of words are executed as atomics. If the provider's threads stored them, a word that a
+  /// thread has polled, consumed and cleared could reappear (Abilities::words). This applies to
+  /// host memory only: a swap of half a word in GPU memory would lose what a kernel stores to the
+  /// other half.
   bool words = false;
-  /// A target counts the immediates of writes (Operation::group).
+  /// The target counts the immediates of writes (Operation::group).
   bool immediates = false;
-  /// The memory registered beside the heap that has these bytes; null: none.
+  /// Returns the registered memory that contains these bytes; null if there is none.
   [[nodiscard]] const Memory* beside(std::uint64_t offset, std::uint64_t bytes) const {
     return offset < heap_bytes ? nullptr : memories.find(offset, bytes);
   }
 };
 
-/// How long an operation may take: somewhat less than GSHMEM_TIMEOUT. A PE that waits for this one
-/// began to wait at about the same time as this one for the operation. It would give up at about
-/// the same time, naming a PE that it reaches. So this one is first, and its news say who cannot be
-/// reached; they take two tenths of a second (Peer::report_at, Pe::look_for_fault), and machines
-/// are busy.
+/// Returns the time limit of an operation, which is somewhat less than GSHMEM_TIMEOUT. A PE that
+/// waits for this one began at about the same time as this one began to wait for the operation. It
+/// would give up at about the same time, and name a PE that is reachable. So this PE reports first,
+/// and its news name the PE that cannot be reached. News take two tenths of a second
+/// (Peer::report_at, Pe::look_for_fault), and machines are busy.
 [[nodiscard]] inline Clock::duration operation_patience(Clock::duration timeout) {
   return timeout - std::min<Clock::duration>(timeout / 8, std::chrono::seconds(2));
 }
 
-/// A doorbell that was not rung since it was looked at; a number that no queue has.
+/// The value of a doorbell that was not rung since the last poll; no queue has this number.
 inline constexpr std::uint64_t kNotRung = ~std::uint64_t{0};
 
-/// Operations of one queue under way, in order.
+/// The pending operations of one queue, in order.
 class Ring {
  public:
-  /// Enough to keep a connection busy, few enough that one queue does not take all operations.
-  /// Fewer than there are groups.
+  /// The number is large enough to keep a connection busy, and so small that one queue does not
+  /// take all operations. It is less than the number of groups.
   static constexpr std::size_t kPlaces = 64;
 
   [[nodiscard]] bool empty() const { return size_ == 0; }
@@ -87,36 +89,36 @@ class WorkQueue final : private OperationOwner {
   /// `memory` is the region of all queues.
   WorkQueue(const nic::Region& memory, const nic::QueuePlace& place, std::uint32_t number);
 
-  /// `twin`: the queue at the other end, by its order there.
+  /// `twin` is the index of the queue at the other end.
   void connect(Peer& peer, std::uint32_t twin) {
     peer_ = &peer;
     outbound_.twin = twin;
   }
   [[nodiscard]] std::uint32_t number() const { return number_; }
   [[nodiscard]] Peer& peer() const { return *peer_; }
-  /// Gets the queue whenever there is something for step() to do. Also before the first step.
+  /// Sets the list to which the queue adds itself whenever step() has work. Call it before the
+  /// first step.
   void list_in(std::vector<WorkQueue*>& ready) { ready_ = &ready; }
-  /// Unless it is in the list already.
+  /// Adds the queue to the list unless it is in it already.
   void list() {
     if (!listed_) ready_->push_back(this);
     listed_ = true;
   }
 
   [[nodiscard]] bool listed() const { return listed_; }
-  void stays_listed() { listed_ = true; }  ///< in another list
+  void stays_listed() { listed_ = true; }  ///< it is in another list
 
   /// The doorbell has been rung.
   void rung(std::uint64_t value);
-  /// Does what can be done now. Takes the queue off the list.
+  /// Does what is possible now. Removes the queue from the list.
   void step(QueueServices& services, Clock::time_point now);
-  /// An engine has taken something of it in the last step().
+  /// Has an engine accepted an operation in the last step()?
   [[nodiscard]] bool served() const { return served_; }
-  /// Something was not taken for lack of places: to be tried again.
+  /// Was something not accepted because the engine had no space? Then it is tried again.
   [[nodiscard]] bool hungry() const { return hungry_; }
-  /// Finds out what takes too long, and what a lost peer has.
+  /// Fails operations that take too long, and those of a lost peer.
   void find_overdue(const QueueServices& services, Clock::time_point now);
-  /// When the operation that has been under way longest was taken by an engine; nothing when none
-  /// is.
+  /// Returns when an engine accepted the oldest pending operation; nothing when there is none.
   [[nodiscard]] std::optional<Clock::time_point> waiting_since() const;
 
  private:
@@ -146,22 +148,22 @@ class WorkQueue final : private OperationOwner {
   Peer* peer_ = nullptr;
   Outbound outbound_;
 
-  std::uint64_t rung_ = 0;     ///< entries that the doorbell has announced
-  std::uint64_t next_ = 0;     ///< entry to fetch next
-  std::uint64_t retired_ = 0;  ///< entries whose WQEs have ended
+  std::uint64_t rung_ = 0;     ///< number of entries that the doorbell has announced
+  std::uint64_t next_ = 0;     ///< the entry to fetch next
+  std::uint64_t retired_ = 0;  ///< number of entries whose WQEs have ended
   Ring operations_;            ///< fetched and not retired, in order
-  std::size_t issued_ = 0;     ///< the first so many of them need nothing more
+  std::size_t issued_ = 0;     ///< the first operations, which need nothing more, are this many
   struct UnderWay {
     unsigned writes = 0, grouped = 0, reads = 0, atomics = 0;
     [[nodiscard]] unsigned all() const { return writes + grouped + reads + atomics; }
   };
   UnderWay under_way_;
-  std::uint8_t next_group_ = 0;  ///< goes round (kGroupShift)
-  std::uint32_t pieces_ = 0;     ///< that bear the group of the next atomic
+  std::uint8_t next_group_ = 0;  ///< wraps around (kGroupShift)
+  std::uint32_t pieces_ = 0;     ///< number of chunks with the group of the next atomic
   std::vector<WorkQueue*>* ready_ = nullptr;
   bool listed_ = false, served_ = false, hungry_ = false;
-  bool closed_ = false;  ///< a fetched WQE has failed: fetch no more
-  bool failed_ = false;  ///< the error has been written
+  bool closed_ = false;  ///< a fetched WQE has failed: no more are fetched
+  bool failed_ = false;  ///< the error completion has been written
   std::string doorbell_error_;
 };
 

@@ -7,10 +7,10 @@
 namespace gshmem::ofi {
 namespace {
 
-constexpr std::size_t kWords = 32;  ///< looked at together: four lines
+constexpr std::size_t kWords = 32;  ///< number of words that are checked together: four cache lines
 
-/// Others store to the words meanwhile: what is found is read again, as an atomic. Plain loads,
-/// because compilers make no vectors of atomic ones.
+/// Other threads store to the words in the meantime: a word that is found is read again, as an
+/// atomic. These are plain loads, because compilers do not vectorize atomic loads.
 [[gnu::no_sanitize_thread]] bool all_ones(const std::uint64_t* words) {
   std::uint64_t all = ~std::uint64_t{0};
   for (std::size_t i = 0; i < kWords; ++i) all &= words[i];
@@ -18,7 +18,7 @@ constexpr std::size_t kWords = 32;  ///< looked at together: four lines
 }
 
 #if defined(__x86_64__)
-/// Four words.
+/// A vector of four words.
 using Vector [[gnu::vector_size(32)]] = std::uint64_t;
 
 [[gnu::target("avx2"), gnu::always_inline]] inline Vector load(const std::uint64_t* words) {
@@ -72,7 +72,7 @@ void WorkQueues::read_doorbells() {
   for (std::size_t at = first_rung(doorbells_, 0, count); at < count;
        at = first_rung(doorbells_, at + 1, count)) {
     // Pairs with the release of the thread that rings (device/network/queue.h): the entries are
-    // written.
+    // visible.
     const std::uint64_t value =
         std::atomic_ref(doorbells_[at]).exchange(kNotRung, std::memory_order_acquire);
     if (value != kNotRung) queues_[at].rung(value);
@@ -84,9 +84,9 @@ bool WorkQueues::step(QueueServices& services, Clock::time_point now) {
   if (ready_.empty() && hungry_.empty()) return false;
   turn_.swap(hungry_);
   turn_.insert(turn_.end(), ready_.begin(), ready_.end());
-  bool busy = !ready_.empty();  // a queue is listed when there is something for it to do
+  bool busy = !ready_.empty();  // a queue is in the list when it has work
   ready_.clear();
-  // The order of those that got nothing stays.
+  // The queues that got no space keep their order.
   std::size_t kept = 0;
   for (std::size_t i = 0; i < turn_.size(); ++i) {
     WorkQueue* const queue = turn_[i];

@@ -1,8 +1,8 @@
-// All queues of a PE: whose doorbell was rung, which have something to do, and whose turn it is.
-// Engines have fewer places than queues have operations, and what becomes free shall go round. Used
-// by the executor's thread. Invariant: a queue that is in no list waits for its doorbell or for
-// what it has under way, both of which list it; so that a round without work costs no more than a
-// look at the doorbells.
+// All queues of a PE: it finds out whose doorbell was rung and which have work, and shares the
+// engines between them. Engines have fewer slots than queues have operations, and free slots go to
+// the queues in turn. Used by the executor's thread. Invariant: a queue that is in no list waits
+// for its doorbell or for its pending operations, both of which add it to the list. So a round
+// without work costs no more than polling the doorbells.
 #pragma once
 
 #include "transport/ofi/work_queue.h"
@@ -14,17 +14,18 @@
 
 namespace gshmem::ofi {
 
-/// Whether this processor looks at four words by one load.
+/// Can this processor load four words at once?
 [[nodiscard]] bool has_wide_loads();
-/// The index of the first word from `begin` on that is not all ones, which was rung then; `end`
-/// when there is none. An executor without work does this all the time, for all its queues.
-/// `wide`: by loads that has_wide_loads() speaks of.
+/// Returns the index of the first word from `begin` on that is not all ones, which means that it
+/// was rung; `end` when there is none. An executor without work does this all the time, for all its
+/// queues. `wide` uses the loads that has_wide_loads() checks for.
 [[nodiscard]] std::size_t first_rung(const std::uint64_t* words, std::size_t begin, std::size_t end,
                                      bool wide = has_wide_loads());
 
 class WorkQueues {
  public:
-  /// `doorbells`: the word of each queue, in order of adding; kNotRung in all.
+  /// `doorbells` has one word per queue, in the order in which the queues are added; all are
+  /// kNotRung.
   explicit WorkQueues(std::uint64_t* doorbells) : doorbells_(doorbells) {}
   void add(WorkQueue queue) {
     queues_.push_back(std::move(queue));
@@ -33,11 +34,10 @@ class WorkQueues {
   [[nodiscard]] const std::deque<WorkQueue>& all() const { return queues_; }
   [[nodiscard]] WorkQueue& operator[](std::size_t index) { return queues_[index]; }
 
-  /// Does what all queues can do now. Those that an engine took nothing of, for lack of places,
-  /// come first the next time, before those that it took something of. True when there was
-  /// something to do.
+  /// Does what is possible now for all queues. Queues of which an engine accepted nothing, for lack
+  /// of space, come first the next time. Returns true when there was work.
   bool step(QueueServices& services, Clock::time_point now);
-  /// Once in a while: what takes too long.
+  /// Called once in a while: fails operations that take too long.
   void find_overdue(const QueueServices& services, Clock::time_point now);
 
  private:
@@ -45,9 +45,9 @@ class WorkQueues {
 
   std::uint64_t* doorbells_;
   std::deque<WorkQueue> queues_;
-  std::vector<WorkQueue*> ready_;   ///< listed since the last step
+  std::vector<WorkQueue*> ready_;   ///< added since the last step
   std::vector<WorkQueue*> hungry_;  ///< to be tried again, in this order
-  std::vector<WorkQueue*> turn_;    ///< of this step
+  std::vector<WorkQueue*> turn_;    ///< the queues of this step
 };
 
 }  // namespace gshmem::ofi
