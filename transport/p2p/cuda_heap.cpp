@@ -1,4 +1,4 @@
-// Asks the CUDA driver, through cuda.h, for the memory of a heap and its handles.
+// Requests the memory of a heap and its handles from the CUDA driver, through cuda.h.
 #include "transport/p2p/cuda_heap.h"
 
 #include <fcntl.h>
@@ -9,7 +9,8 @@
 namespace gshmem::p2p {
 namespace {
 
-// CUDA driver API, cuMemCreate: what fabric handles need. Without it: CUDA_ERROR_NOT_PERMITTED.
+// The requirement for fabric handles (CUDA driver API, cuMemCreate). Without it the result is
+// CUDA_ERROR_NOT_PERMITTED.
 constexpr char kNoChannel[] = "; no IMEX channel (/dev/nvidia-caps-imex-channels)";
 constexpr char kChannel[] =
     "; make /dev/nvidia-caps-imex-channels/channel0 (as root: mknod with the major number of "
@@ -22,7 +23,7 @@ class HeapMaker {
     properties_.type = CU_MEM_ALLOCATION_TYPE_PINNED;
     properties_.location = {CU_MEM_LOCATION_TYPE_DEVICE, {device}};
     properties_.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
-    // So that a NIC may register the heap (CUDA driver API, "GPUDirect RDMA" with VMM).
+    // This allows a NIC to register the heap (CUDA driver API, "GPUDirect RDMA" with VMM).
     properties_.allocFlags.gpuDirectRDMACapable =
         attribute(CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED) != 0;
   }
@@ -33,7 +34,8 @@ class HeapMaker {
     if (supported) {
       properties_.requestedHandleTypes = static_cast<CUmemAllocationHandleType>(
           CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR | kFabricHandleType);
-      // Also for a heap that then gets no such handle: PEs of a job need the same size.
+      // This also applies to a heap that then gets no such handle: all PEs of a job need the same
+      // size.
       heap_.granularity = std::max(heap_.granularity, granularity());
     }
     heap_.bytes = (bytes + heap_.granularity - 1) / heap_.granularity * heap_.granularity;
@@ -52,7 +54,7 @@ class HeapMaker {
  private:
   [[nodiscard]] int attribute(CUdevice_attribute which) const {
     int value = 0;
-    // An attribute that this driver does not know is one that the GPU does not have.
+    // If this driver does not know an attribute, the GPU does not have it.
     return cuda_.cuDeviceGetAttribute(&value, which, device_) == CUDA_SUCCESS ? value : 0;
   }
   [[nodiscard]] std::size_t granularity() const {
@@ -119,7 +121,7 @@ Fd export_descriptor(const CudaDriver& cuda, CUmemGenericAllocationHandle memory
   GSHMEM_CU(&cuda, cuMemExportToShareableHandle, &fd, memory,
             CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
   Fd own(fd);
-  // A program that another thread starts meanwhile would keep the memory.
+  // A program that another thread starts in the meantime would keep the memory.
   check_errno(::fcntl(fd, F_SETFD, FD_CLOEXEC), "fcntl(GPU memory)");
   return own;
 }

@@ -1,6 +1,6 @@
-// The memory of a PE's heap on its GPU (CUDA driver: virtual memory management), before anybody
-// maps it: what the window passes to other PEs, as a file descriptor inside a host and, where the
-// machine has them, as a fabric handle between hosts. Included by cuda_window.cpp.
+// The memory of a PE's heap on its GPU (CUDA driver: virtual memory management), before it is
+// mapped. The window passes it to other PEs as a file descriptor inside a host and, if the machine
+// has them, as a fabric handle between hosts. Included by cuda_window.cpp.
 #pragma once
 
 #include "host/base/cuda_driver.h"
@@ -14,7 +14,7 @@
 
 namespace gshmem::p2p {
 
-// Since CUDA 12.3; by their numbers, so that the cuda.h of 12.0 will do.
+// It exists since CUDA 12.3. The number is used, so that the cuda.h of 12.0 is enough.
 inline constexpr auto kFabricHandleType = static_cast<CUmemAllocationHandleType>(8);
 inline constexpr auto kFabricSupported = static_cast<CUdevice_attribute>(128);
 #if CUDA_VERSION >= 12030
@@ -23,7 +23,7 @@ static_assert(kFabricHandleType == CU_MEM_HANDLE_TYPE_FABRIC &&
               sizeof(CUmemFabricHandle) == sizeof(FabricHandle));
 #endif
 
-/// The handle by which memory was made. Mappings and descriptors keep the memory when it goes; a
+/// The handle of an allocation. Mappings and descriptors keep the memory after it is released; a
 /// fabric handle is refused from then on (seen with driver 580: CUDA_ERROR_NOT_SUPPORTED).
 class CudaAllocation {
  public:
@@ -48,24 +48,25 @@ class CudaAllocation {
 };
 
 struct CudaHeap {
-  CudaAllocation memory;  ///< to be kept until all PEs that may import `fabric` have done so
+  CudaAllocation memory;  ///< kept until all PEs that may import `fabric` have done so
   Fd fd;                  ///< keeps the memory until it is mapped
   std::uint64_t bytes = 0, granularity = 0;
   std::optional<FabricHandle> fabric;
   std::string why_no_fabric;
 };
 
-/// At least `bytes` bytes on GPU `device`, whose context is current, rounded up as its driver
-/// wants; with a fabric handle if `fabric` is not kOff: under kAuto without one where it cannot be
-/// had. Errors: GSHMEMX_ERROR_OUT_OF_MEMORY naming the free memory; GSHMEMX_ERROR_NOT_SUPPORTED
-/// under kOn, saying what is missing and what to do; GSHMEMX_ERROR_CUDA.
+/// Allocates at least `bytes` bytes on GPU `device`, whose context is current, rounded up to the
+/// driver's granularity. It has a fabric handle if `fabric` is not kOff; with kAuto only if one can
+/// be made. Errors: GSHMEMX_ERROR_OUT_OF_MEMORY, which names the free memory;
+/// GSHMEMX_ERROR_NOT_SUPPORTED with kOn, which names what is missing and what to do;
+/// GSHMEMX_ERROR_CUDA.
 [[nodiscard]] CudaHeap make_cuda_heap(const CudaDriver& cuda, int device, std::uint64_t bytes,
                                       FabricUse fabric);
 
-/// A descriptor of the memory, by which other processes map it. Errors: GSHMEMX_ERROR_CUDA.
+/// Returns a descriptor of the memory, by which other processes map it. Errors: GSHMEMX_ERROR_CUDA.
 [[nodiscard]] Fd export_descriptor(const CudaDriver& cuda, CUmemGenericAllocationHandle memory);
 
-/// The driver's words for a result.
+/// Returns the driver's text for a result.
 [[nodiscard]] std::string cuda_text(const CudaDriver& cuda, CUresult result);
 
 }  // namespace gshmem::p2p

@@ -20,7 +20,7 @@ using Numbers = std::vector<int>;
 
 int of(const Numbers& by_pe, int pe) { return by_pe[static_cast<std::size_t>(pe)]; }
 
-/// One row of bits per PE, by way of all. `width` is the same everywhere.
+/// Gathers one row of bits from every PE. `width` is the same everywhere.
 Reach gather_bits(Collectives& boot, const std::vector<char>& mine, std::size_t width) {
   std::vector<char> row((width + 7) / 8), rows(row.size() * static_cast<std::size_t>(boot.size()));
   for (std::size_t i = 0; i < mine.size(); ++i) {
@@ -39,7 +39,7 @@ class CudaWindow final : public PeerWindow {
  public:
   explicit CudaWindow(CudaWindowOptions options)
       : o_(std::move(options)), cuda_(*CudaDriver::get()), me_(o_.local.group().me()) {
-    const CudaHeap heap = make_heap();  // until all have mapped what they can
+    const CudaHeap heap = make_heap();  // kept until all PEs have mapped what they can
     bytes_ = heap.bytes;
     lent_granularity_ = heap.granularity;
     lent_bytes_ = (o_.bytes.lent + heap.granularity - 1) / heap.granularity * heap.granularity;
@@ -80,7 +80,7 @@ class CudaWindow final : public PeerWindow {
   [[nodiscard]] bool is_fabric_peer(int pe) const {
     return of(domains_, me_) >= 0 && of(domains_, pe) == of(domains_, me_);
   }
-  /// pes_.size() where it has none.
+  /// Returns pes_.size() if the PE has none.
   [[nodiscard]] std::size_t slot_of(int pe) const {
     const auto found = std::lower_bound(pes_.begin(), pes_.end(), pe);
     return static_cast<std::size_t>((found != pes_.end() && *found == pe ? found : pes_.end()) -
@@ -119,7 +119,7 @@ class CudaWindow final : public PeerWindow {
     if (at_slot_[slot]) cuda_.cuMemUnmap(address(slot), bytes_);
     at_slot_[slot] = false;
   }
-  /// Errors are ignored: after a fault the context may be gone, and the process must go on.
+  /// Errors are ignored: after a fault the context may be gone, and the process must continue.
   void release() noexcept {
     if (!base_) return;
     for (std::size_t slot = 0; slot < at_slot_.size(); ++slot) unmap(slot);
@@ -132,8 +132,8 @@ class CudaWindow final : public PeerWindow {
   const CudaDriver& cuda_;
   int me_;
   CUdeviceptr range_ = 0;
-  std::size_t reserved_ = 0;         ///< bytes of addresses
-  std::vector<bool> at_slot_;        ///< something is mapped there
+  std::size_t reserved_ = 0;         ///< size of the reserved addresses
+  std::vector<bool> at_slot_;        ///< memory is mapped at this slot
   std::vector<FabricOffer> offers_;  ///< by PE; empty: fabric handles are off
   Numbers domains_;                  ///< by PE
   std::map<int, std::string> why_not_;
@@ -141,11 +141,11 @@ class CudaWindow final : public PeerWindow {
     CUdeviceptr at;
     std::uint64_t bytes;
   };
-  std::map<std::uint64_t, std::vector<Lent>> lent_;  ///< what is mapped, by offset
+  std::map<std::uint64_t, std::vector<Lent>> lent_;  ///< mapped memory, by offset
 };
 
-/// The own heap. With fabric handles all PEs hear of all heaps, and of the first that could not be
-/// made.
+/// Makes this PE's heap. With fabric handles all PEs get the offers of all heaps, and the first
+/// failure.
 CudaHeap CudaWindow::make_heap() {
   const bool fabric =
       o_.fabric == FabricUse::kOn || (o_.fabric == FabricUse::kAuto && o_.place.why_none.empty());
@@ -194,7 +194,8 @@ void CudaWindow::choose_slots() {
 }
 
 void CudaWindow::reserve(std::uint64_t granularity) {
-  // Aligned here: how large an alignment the driver accepts, it does not say.
+  // The range is aligned here, because the driver does not document how large an alignment it
+  // accepts.
   whole_bytes_ = static_cast<std::size_t>(stride_) * pes_.size();
   const std::size_t bytes = whole_bytes_ + alignment();
   const CUresult result = cuda_.cuMemAddressReserve(&range_, bytes, granularity, 0, 0);
@@ -209,15 +210,17 @@ void CudaWindow::reserve(std::uint64_t granularity) {
   base_ = reinterpret_cast<char*>((range_ + alignment() - 1) & ~(alignment() - 1));
 }
 
-/// Maps all that this GPU reaches; then keeps those with whom it forms a set, on which all agree.
+/// Maps all heaps that this GPU can access, and then keeps those of the PEs that form a set with
+/// this one, on which all agree.
 void CudaWindow::map_peers(const CudaHeap& heap) {
   const Numbers groups = components(o_.local_groups, domains_);
-  std::optional<Error> failure;  // thrown after the others have heard from this PE
+  std::optional<Error> failure;  // is thrown after the exchange, so that the other PEs do not wait
   std::vector<Fd> segments;
   try {
     segments = o_.local.exchange(heap.fd.get());
   } catch (const Error& error) {
-    if (groups == o_.local_groups) throw;  // a PE that waits for this one here waits in vain there
+    // A PE that waits for this one here would wait in vain there.
+    if (groups == o_.local_groups) throw;
     failure = error;
   }
   try {
@@ -242,8 +245,8 @@ void CudaWindow::map_all(const CudaHeap& heap, const std::vector<Fd>& segments) 
   }
 }
 
-/// Among the PEs of this one's component; those of its host when no fabric handle leads anywhere in
-/// the job, as all PEs know from the offers.
+/// Agrees among the PEs of this one's component. Those are the PEs of its host if no fabric handle
+/// is usable in the job, which all PEs know from the offers.
 void CudaWindow::agree(const Numbers& groups, std::optional<Error> failure) {
   const bool over_hosts = groups != o_.local_groups;
   const Numbers among = over_hosts ? members(groups, of(groups, me_)) : o_.local.group().pes;
@@ -277,7 +280,7 @@ void CudaWindow::agree(const Numbers& groups, std::optional<Error> failure) {
   }
 }
 
-/// About a PE that this one has reached.
+/// Explains the case of a PE whose heap this PE was able to map.
 std::string CudaWindow::why_apart(const Reach& reach, const Numbers& among, std::size_t me,
                                   std::size_t other) const {
   if (reach[other][me] == 0)
@@ -309,7 +312,8 @@ void CudaWindow::map_own(const CudaHeap& heap) {
   throw Error(GSHMEMX_ERROR_CUDA, "the own heap: " + why_not_[me_]);
 }
 
-/// Not mapped, with the reason, where this GPU cannot reach the memory. Errors: everything else.
+/// Leaves the slot unmapped, with the reason, if this GPU cannot access the memory. Errors:
+/// everything else.
 void CudaWindow::map_local(std::size_t slot, int fd) {
   const Attempt done = map_heap(slot, reinterpret_cast<void*>(static_cast<std::intptr_t>(fd)),
                                 CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
@@ -319,7 +323,7 @@ void CudaWindow::map_local(std::size_t slot, int fd) {
                                    o_.device, cuda_text(cuda_, done.result).c_str());
 }
 
-/// Not mapped, with the reason, whatever fails: the network remains.
+/// Leaves the slot unmapped, with the reason, after any failure: the network remains.
 void CudaWindow::map_by_fabric(std::size_t slot, const FabricHandle& handle) {
   const Attempt done = map_heap(slot, handle.data(), kFabricHandleType);
   if (done.result == CUDA_SUCCESS) return;
@@ -329,7 +333,7 @@ void CudaWindow::map_by_fabric(std::size_t slot, const FabricHandle& handle) {
   GSHMEM_INFO("PE %d is not mapped: %s", pes_[slot], why.c_str());
 }
 
-/// The allocation that is mapped at `at`, and ends within `bytes` bytes.
+/// Returns the allocation that is mapped at `at`, and ends within `bytes` bytes.
 LentMemory::Piece CudaWindow::lend_allocation(CUdeviceptr at, std::size_t bytes) const {
   constexpr char kHow[] =
       "; it takes memory of cuMemCreate with CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, as "
@@ -343,7 +347,8 @@ LentMemory::Piece CudaWindow::lend_allocation(CUdeviceptr at, std::size_t bytes)
   require(is_known, GSHMEMX_ERROR_NOT_SUPPORTED,
           strprintf("has no memory that can be mapped again at 0x%llx", at) + kHow);
   const CudaAllocation allocation(cuda_, handle);
-  // CUDA driver API, cuMemMap: no part of an allocation can be mapped (driver 580: not supported).
+  // CUDA driver API, cuMemMap: a part of an allocation cannot be mapped (driver 580: not
+  // supported).
   require(base == at && whole <= bytes, GSHMEMX_ERROR_INVALID_VALUE,
           strprintf("(from 0x%llx on %zu bytes) is not the whole of its allocation of %zu bytes at "
                     "0x%llx, and allocations are mapped as wholes",

@@ -37,7 +37,7 @@ std::vector<int> fabric_domains(const std::vector<FabricOffer>& offers, FabricUs
 }
 
 std::vector<int> components(const std::vector<int>& local_groups, const std::vector<int>& domains) {
-  // Each local group points to one of a lower number that it is connected with, or to itself.
+  // Each local group points to a connected group with a lower number, or to itself.
   std::vector<int> root(local_groups.size());
   std::iota(root.begin(), root.end(), 0);
   const auto find = [&](int group) {

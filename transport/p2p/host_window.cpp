@@ -14,8 +14,8 @@
 namespace gshmem::p2p {
 namespace {
 
-/// Errors: GSHMEMX_ERROR_OUT_OF_MEMORY where the heaps of this host's PEs do not fit. They take
-/// memory when they are touched, and then the kernel kills whom it likes.
+/// Errors: GSHMEMX_ERROR_OUT_OF_MEMORY if the heaps of this host's PEs do not fit. Heaps use memory
+/// only when they are written, and then the kernel kills some process.
 void require_memory(std::uint64_t heap_bytes, std::uint64_t pes) {
   struct sysinfo info {};
   check_errno(::sysinfo(&info), "sysinfo");
@@ -40,8 +40,8 @@ class HostWindow final : public PeerWindow {
     lent_bytes_ = (bytes.lent + kStep - 1) / kStep * kStep;
     set_stride();
     require_memory(bytes_, static_cast<std::uint64_t>(local.size()));
-    // One segment has the heaps of all PEs of the host: a descriptor and a mapping per process.
-    // What is between them in it takes no memory, since nobody touches it.
+    // One segment has the heaps of all PEs of the host, so a process needs one descriptor and one
+    // mapping. The gaps between heaps take no memory, since they are never accessed.
     const std::uint64_t slots = all_ ? static_cast<std::uint64_t>(local.size()) : 1;
     whole_bytes_ = static_cast<std::uint64_t>(stride_) * slots;
     const bool makes = !all_ || local.group().index == 0;
@@ -70,7 +70,7 @@ class HostWindow final : public PeerWindow {
     return lend_host_memory(p, bytes);
   }
   void map_lent(std::uint64_t offset, const LentMemory& mine) override {
-    // PEs of one process have one mapping, in which each places its own.
+    // PEs of one process share one mapping, in which each maps its own memory.
     if (!all_ || local_.is_one_process()) return place(heap_ + offset, offset, mine);
     const std::vector<LentMemory> all = exchange_lent(local_, mine);
     for (std::size_t i = 0; i < all.size(); ++i) {
@@ -94,7 +94,7 @@ class HostWindow final : public PeerWindow {
 
   control::LocalPeers& local_;
   const bool all_;
-  std::map<std::uint64_t, std::vector<std::uint64_t>> lent_;  ///< places, by offset
+  std::map<std::uint64_t, std::vector<std::uint64_t>> lent_;  ///< positions, by offset
   std::shared_ptr<SharedMapping> mapping_;
   std::string reason_;
 };

@@ -35,7 +35,7 @@ struct Mapping {
   std::uint64_t inode = 0;
 };
 
-/// The mapping that `at` is in; of no bytes where there is none.
+/// Returns the mapping that contains `at`; it has no bytes if there is none.
 Mapping mapping_at(std::uintptr_t at) {
   std::ifstream maps("/proc/self/maps");
   for (std::string line; std::getline(maps, line);) {
@@ -48,9 +48,9 @@ Mapping mapping_at(std::uintptr_t at) {
   return {};
 }
 
-/// A descriptor of the file for reading and writing, which this process has open. Other threads
-/// open and close theirs meanwhile, so one that is taken is looked at again; and only one of the
-/// file is taken, since closing a descriptor ends the locks (fcntl) that this process has on its
+/// Returns a descriptor for reading and writing of the file, which this process has open. Other
+/// threads open and close theirs in the meantime, so a duplicate is checked again. Only one of this
+/// file is kept, since closing a descriptor ends the locks (fcntl) that this process has on its
 /// file.
 Fd descriptor_of(const Mapping& mapping) {
   const auto is_it = [&](int status, const struct stat& file) {
@@ -71,12 +71,12 @@ Fd descriptor_of(const Mapping& mapping) {
   refuse("is of a file that this process has no descriptor of for reading and writing");
 }
 
-/// The description of a piece that PEs exchange.
+/// The description of a chunk that PEs exchange.
 struct Extent {
   std::uint64_t offset, bytes;
 };
 
-/// One value of every PE of the host.
+/// Gathers one value from every PE of the host.
 template <class T>
 std::vector<T> gather(control::LocalPeers& local, const T& mine) {
   const auto* const first = reinterpret_cast<const char*>(&mine);
@@ -113,7 +113,7 @@ std::vector<LentMemory> exchange_lent(control::LocalPeers& local, const LentMemo
   const std::uint64_t most = *std::max_element(counts.begin(), counts.end());
   std::vector<LentMemory> all(counts.size());
   for (std::uint64_t i = 0; i < most; ++i) {
-    // A PE with fewer pieces passes its last one again, which nobody takes.
+    // A PE with fewer chunks passes its last one again, which the others ignore.
     const LentMemory::Piece& piece = mine.pieces[std::min<std::size_t>(i, mine.pieces.size() - 1)];
     const std::vector<Extent> extents = gather(local, Extent{piece.offset, piece.bytes});
     std::vector<Fd> fds = local.exchange(piece.fd.get());
