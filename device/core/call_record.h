@@ -1,6 +1,6 @@
-// One operation as data, which some other thread makes: what a host thread asks for while heaps are
-// on GPUs, and what an on_stream call leaves in a stream. device/api/execute.h makes any of them by
-// the device code. Host threads hand theirs to HostOps (host/runtime/gpu/host_ops.cpp).
+// A call record: one operation as data, which another thread executes. Host threads use it while
+// heaps are on GPUs, and on_stream calls queue it in a stream. device/api/execute.h executes every
+// kind by device code. Host threads pass theirs to HostOps (host/runtime/gpu/host_ops.cpp).
 #pragma once
 
 #include <gshmem/abi/state.h>
@@ -14,7 +14,7 @@ enum class AmoOp : std::uint32_t { kFetch, kSet, kSwap, kCompareSwap, kAdd, kAnd
 
 enum class ReduceOp : std::uint32_t { kSum, kProd, kMin, kMax, kAnd, kOr, kXor, kMaxloc };
 inline constexpr int kReduceOps = 8, kElementTypes = 15;
-/// Of a reduction; integers by their logarithm of bytes.
+/// The element type of a reduction; integers are numbered by the logarithm of their bytes.
 enum class ElementType : std::uint32_t {
   kInt8,
   kInt16,
@@ -35,63 +35,63 @@ enum class ElementType : std::uint32_t {
 
 enum class CallKind : std::uint32_t {
   kPut,            ///< dest, source, bytes, pe
-  kGet,            ///< likewise
-  kPutSignal,      ///< as kPut, and then as kSignal
+  kGet,            ///< as kPut
+  kPutSignal,      ///< as kPut, followed by kSignal
   kP,              ///< dest, width, operand, pe
-  kG,              ///< source, width, pe; the answer is the element, zero-extended
+  kG,              ///< source, width, pe; returns the element, zero-extended
   kIput,           ///< dest, source, strides, width, bytes of all elements, pe
   kIget,           ///< likewise
-  kAmo,            ///< dest, width, op, operand, cond, pe; the answer is the old value
+  kAmo,            ///< dest, width, op, operand, cond, pe; returns the old value
   kSignal,         ///< signal, op, operand, pe
   kQuiet,          ///< context
-  kQuietStatus,    ///< context; the answer is 0, or the code of the PE's first fault
-  kBarrier,        ///< team; the answer is a status
-  kSync,           ///< likewise
-  kAlltoall,       ///< team, dest, source, bytes for one member; the answer is a status
-  kBroadcast,      ///< likewise, and pe: number of the root in the team
+  kQuietStatus,    ///< context; returns 0, or the code of the PE's first fault
+  kBarrier,        ///< team; returns a status
+  kSync,           ///< as kBarrier
+  kAlltoall,       ///< team, dest, source, bytes for one member; returns a status
+  kBroadcast,      ///< as kAlltoall, and pe: number of the root in the team
   kFcollect,       ///< as kAlltoall
-  kCollect,        ///< as kAlltoall, bytes that this member gives
+  kCollect,        ///< as kAlltoall, with the bytes that this member contributes
   kAlltoalls,      ///< as kAlltoall, and strides, width
-  kReduce,         ///< team, dest, source, bytes of all results, reduce_op, type; likewise
-  kReducescatter,  ///< likewise
-  kInscan,         ///< likewise
-  kExscan,         ///< likewise
+  kReduce,         ///< team, dest, source, bytes of all results, reduce_op, type; returns a status
+  kReducescatter,  ///< as kReduce
+  kInscan,         ///< as kReduce
+  kExscan,         ///< as kReduce
   kWait,           ///< source, status, values or operand, width, bytes of all words, cmp
-  kProve,          ///< context, operand: a queue of it; the answer is 1 when it is worked off
+  kProve,          ///< context, operand: one of its queues; returns 1 when it has been processed
   kLoad,           ///< source, width: a word of this PE, zero-extended
-  kCopy,           ///< dest, source, bytes: between two places of this process
-  kOrder,          ///< device/api/execute.h, execute_order; the answer is 0, or late_word
-  kNop,            ///< likewise, execute_nop; the answer is 1 when it is worked off
-  kTimed           ///< likewise, execute_timed; the answer is in nanoseconds
+  kCopy,           ///< dest, source, bytes: copies within this process
+  kOrder,          ///< see device/api/execute.h, execute_order; returns 0, or late_word
+  kNop,            ///< see execute_nop there; returns 1 when it has been processed
+  kTimed           ///< see execute_timed there; returns nanoseconds
 };
 
-/// A call record. Symmetric addresses are those of this PE, in range. What a kind does not name is
-/// not read.
+/// A call record. Symmetric addresses are those of this PE, and in range. Fields that the kind does
+/// not name are not read.
 struct Call {
   CallKind kind;
   std::int32_t pe = -1;
-  const char* name = "";  ///< of the API function, for messages
+  const char* name = "";  ///< the API function, for messages
   void* dest = nullptr;
   const void* source = nullptr;
   std::uint64_t bytes = 0;
   std::int64_t dst_stride = 1, src_stride = 1;  ///< in elements
   std::uint64_t operand = 0, cond = 0;
   std::uint64_t* signal = nullptr;
-  const int* status = nullptr;   ///< of a wait: null, or != 0 for words that it leaves out
-  const void* values = nullptr;  ///< of a wait: one for each word; null: `operand` for all
-  const abi::DeviceState* context = nullptr;  ///< null: the PE's own
+  const int* status = nullptr;   ///< for a wait: null, or != 0 for words that it ignores
+  const void* values = nullptr;  ///< for a wait: one for each word; null: `operand` for all
+  const abi::DeviceState* context = nullptr;  ///< null: the PE's default context
   AmoOp op = AmoOp::kSet;
   ReduceOp reduce_op = ReduceOp::kSum;
   ElementType type = ElementType::kInt8;
   std::uint32_t width = 0;  ///< bytes of a word or element
   std::uint32_t is_signed = 0;
-  /// Transfers: the source is free, or the data here, when the call has been made.
+  /// For transfers: when the call returns, the source may be reused, or the data has arrived here.
   std::uint32_t waits = 1;
   std::int32_t team = 0, cmp = 0;
 
   explicit Call(CallKind which, const char* api_name, int to_pe = -1)
       : kind(which), pe(to_pe), name(api_name) {}
-  /// `n` bytes to or from PE `to_pe`.
+  /// Makes a record for `n` bytes to or from PE `to_pe`.
   static Call transfer(CallKind which, const char* api_name, void* to, const void* from,
                        std::size_t n, int to_pe, bool is_awaited) {
     Call call(which, api_name, to_pe);
@@ -101,14 +101,14 @@ struct Call {
     call.waits = is_awaited ? 1 : 0;
     return call;
   }
-  /// Of a team; `n` as its kind says, of a broadcast `root` too.
+  /// Makes a record for a team. `n` depends on the kind; `root` is for a broadcast.
   static Call collective(CallKind which, const char* api_name, int team, void* to, const void* from,
                          std::size_t n, int root = -1) {
     Call call = transfer(which, api_name, to, from, n, root, true);
     call.team = team;
     return call;
   }
-  /// A word of this PE.
+  /// Makes a record that loads a word of this PE.
   static Call load(const void* word, std::size_t word_bytes) {
     Call call(CallKind::kLoad, "");
     call.source = word;
@@ -122,18 +122,18 @@ struct Call {
   }
 };
 
-/// All members of a team make the call together, by kernels on GPUs.
+/// Do all members of a team make the call together? On GPUs, kernels execute it.
 inline bool is_collective(CallKind kind) {
   return kind >= CallKind::kAlltoall && kind <= CallKind::kExscan;
 }
 
-/// Failures are recorded as faults, not thrown.
+/// Executes call records for host threads. Failures are recorded as faults, not thrown.
 class HostOps {
  public:
-  /// Makes the call after all earlier ones of this object but for collectives of other threads;
-  /// returns its answer, else 0. A transfer that does not wait has only begun. `dest` and `source`
-  /// may be host or GPU memory. A barrier and a sync complete everything first, and are with host
-  /// threads of the other PEs.
+  /// Executes the call after all earlier ones of this object, except collectives of other threads.
+  /// Returns its result, or 0. A transfer that does not wait has only been started. `dest` and
+  /// `source` may be host or GPU memory. A barrier and a sync first complete all earlier calls;
+  /// they synchronize with host threads of the other PEs.
   virtual std::uint64_t run(const Call& call) = 0;
 
  protected:

@@ -1,8 +1,8 @@
-// Cooperative groups of the device library: who takes part in a call. Every operation is written
-// once over any type with thread_rank(), size() and sync(), and instantiated for these.
-// Contract: all threads of the group make the call with the same arguments; a warp call is made by
-// full warps; a block may have any shape. They also have any(): sync, and on all threads
-// whether it was true on one.
+// Cooperative groups of the device library: the threads that make a call together. Every operation
+// is written once for any type with thread_rank(), size() and sync(), and instantiated for the
+// types below. Contract: all threads of the group make the call with the same arguments; a warp
+// call is made by full warps; a block may have any shape. Groups also have any(): a sync that
+// returns on all threads whether `mine` was true on one.
 #pragma once
 
 #include "host_block.h"
@@ -20,10 +20,10 @@ struct Thread {
   GSHMEM_FN bool any(bool mine) const { return mine; }
 };
 
-/// A thread whose copies have few words in flight: registers are better spent on something else.
+/// A thread whose copies keep few words in flight, in order to save registers.
 struct LeanThread : Thread {};
 
-/// A thread in place of threads that arrive together (Converged).
+/// Stands in for Converged where a thread is alone.
 struct Alone {
   GSHMEM_FN int size() const { return 1; }
   GSHMEM_FN int rank() const { return 0; }
@@ -34,7 +34,7 @@ struct Alone {
   GSHMEM_FN std::uint64_t from_first(std::uint64_t value) const { return value; }
 };
 
-/// Threads of a warp that arrive at a place together, with the same key: one of them may act for
+/// Threads of a warp that reach the same code together, with the same key: one of them may act for
 /// all.
 #if defined(__CUDA_ARCH__)
 class Converged {
@@ -42,7 +42,7 @@ class Converged {
   __device__ explicit Converged(std::uint64_t key)
       : mask_(__match_any_sync(__activemask(), static_cast<unsigned long long>(key))) {}
   Converged() = default;
-  /// A group of the calling thread alone.
+  /// Returns a group of the calling thread alone.
   __device__ static Converged self() {
     Converged group;
     group.mask_ = 1u << lane_id();
@@ -53,7 +53,7 @@ class Converged {
   __device__ bool first() const { return lane_id() == __ffs(static_cast<int>(mask_)) - 1; }
   __device__ bool last() const { return lane_id() == 31 - __clz(static_cast<int>(mask_)); }
   __device__ bool alone() const { return (mask_ & (mask_ - 1)) == 0; }
-  // A thread alone is asked first: what the others need are dozens of instructions.
+  // A single thread is tested for first: the code for several takes dozens of instructions.
   __device__ void sync() const {
     if (!alone()) __syncwarp(mask_);
   }
@@ -70,7 +70,7 @@ class Converged {
  private:
   unsigned mask_;
 };
-/// No other thread of the warp is here.
+/// Is no other thread of the warp active here?
 __device__ inline bool is_alone() {
   const unsigned here = __activemask();
   return (here & (here - 1)) == 0;
@@ -79,7 +79,8 @@ __device__ inline bool is_alone() {
 
 #if defined(__CUDA_ARCH__)
 
-/// Numbers of the calling thread's block in its grid, of its warp in the grid, and of its SM.
+/// Return the number of the calling thread's block in its grid, of its thread in the block, and of
+/// its warp in the grid.
 __device__ inline std::uint32_t block_number() {
   return blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z);
 }
@@ -95,7 +96,7 @@ struct Warp {
   __device__ int thread_rank() const { return lane_id(); }
   __device__ int size() const { return 32; }
   __device__ void sync() const { __syncwarp(); }
-  /// A vote alone orders no memory.
+  /// A vote alone does not order memory.
   __device__ bool any(bool mine) const {
     const bool any = __any_sync(~0u, mine) != 0;
     __syncwarp();
@@ -103,10 +104,10 @@ struct Warp {
   }
 };
 
-/// Four warps of a block that follow each other, the first of which has a number that is a multiple
-/// of four; the last ones of a block may be fewer. They meet at barriers of the hardware that have
-/// names: one of the last eight of 16, for a block has eight groups at most. Those are not for the
-/// kernel then.
+/// Four consecutive warps of a block, where the number of the first is a multiple of four; the last
+/// group of a block may have fewer. They synchronize at named hardware barriers: one of the last
+/// eight of 16, since a block has at most eight such groups. A kernel must not use these barriers
+/// then.
 struct Warpgroup {
   static constexpr std::uint32_t kThreads = 128, kFirstBarrier = 8;
   __device__ int thread_rank() const { return static_cast<int>(thread_number() % kThreads); }
@@ -171,7 +172,7 @@ struct Warp {
   }
 };
 
-/// Of four warps, as on the GPU.
+/// Four warps, as on the GPU.
 struct Warpgroup {
   static constexpr int kThreads = 4 * kHostWarpSize;
   GSHMEM_FN int thread_rank() const {
@@ -215,10 +216,10 @@ struct Block {
 
 #endif
 
-/// Lanes of a warp wait here for each other, where they may have parted and the compiler may
-/// believe that they have not: ptxas leaves the barrier of a full warp out where its analysis says
-/// so, and with CUDA 13.0 lanes overtook each other after a loop with calls out of line. This mask
-/// is not known before the kernel runs.
+/// Synchronizes the lanes of a warp where they may have diverged and the compiler may assume that
+/// they have not. ptxas removes the barrier of a full warp if its analysis says so: with CUDA 13.0
+/// lanes overtook each other after a loop with out-of-line calls. The mask used here is unknown at
+/// compile time.
 template <class Coop>
 GSHMEM_FN void meet_lanes(Coop) {
 #if defined(__CUDA_ARCH__)
@@ -228,17 +229,17 @@ GSHMEM_FN void meet_lanes(Coop) {
 #endif
 }
 
-/// The number that the first lane of the calling thread's warp has in the group.
+/// Returns the rank in the group of the first lane of the calling thread's warp.
 template <class Coop>
 GSHMEM_FN std::uint32_t first_of_warp(Coop coop) {
 #if defined(__CUDA_ARCH__)
   return static_cast<std::uint32_t>(coop.thread_rank()) & ~31u;
 #else
-  return static_cast<std::uint32_t>(coop.thread_rank());  // its threads are no lanes
+  return static_cast<std::uint32_t>(coop.thread_rank());  // its threads are not lanes
 #endif
 }
 
-/// As LeanThread.
+/// As LeanThread, for a warp.
 struct LeanWarp : Warp {};
 
 }  // namespace gshmem::device

@@ -1,5 +1,5 @@
-// Faults in device code: record the first one where the host can read it, then trap or return,
-// as GSHMEM_FAULT says. Everything here is out of line: it costs callers one predictable branch.
+// Faults in device code: records the first one where the host can read it, then traps or returns,
+// as GSHMEM_FAULT says. All of it is out of line: it costs callers one predictable branch.
 #pragma once
 
 #include <gshmem/abi/fault.h>
@@ -15,7 +15,7 @@ namespace gshmem::device {
 
 using State = abi::DeviceState;
 
-/// A fault for fault(): everything but the PE and the place.
+/// The arguments of fault(): everything but the PE and the position in the grid.
 struct FaultInfo {
   gshmemx_status code;
   const char* call;
@@ -23,8 +23,8 @@ struct FaultInfo {
   std::uint64_t value = 0;
   std::uint64_t limit = 0;
   int pe = -1;
-  std::uint32_t queue = 0, wqe_index = 0, opcode = 0, syndrome = 0;  ///< network path
-  abi::Rule rule = abi::Rule::kNone;                                 ///< of device/pe/check.h
+  std::uint32_t queue = 0, wqe_index = 0, opcode = 0, syndrome = 0;  ///< for the network path
+  abi::Rule rule = abi::Rule::kNone;  ///< the rule of device/pe/check.h that was violated
 };
 
 GSHMEM_FN void copy_text(char* to, const char* from, int capacity) {
@@ -33,7 +33,7 @@ GSHMEM_FN void copy_text(char* to, const char* from, int capacity) {
   *to = '\0';
 }
 
-/// A fault is on record: ends the kernel or process under FaultPolicy::kAbort, else returns.
+/// A fault is recorded: ends the kernel or process with FaultPolicy::kAbort, and otherwise returns.
 GSHMEM_OUTLINE void stop_here(const State& state) {
   if (state.fault_policy != abi::FaultPolicy::kAbort) return;
 #if defined(__CUDA_ARCH__)
@@ -45,12 +45,12 @@ GSHMEM_OUTLINE void stop_here(const State& state) {
 #endif
 }
 
-/// The way in which a fault is told: it ends the job under FaultPolicy::kAbort, or the caller gets
-/// its code.
+/// How a fault is reported: it ends the job with FaultPolicy::kAbort, or the caller receives its
+/// code.
 enum class Told : std::uint32_t { kByPolicy, kByStatus };
 
-/// Records `info` unless an earlier fault is there, and stops every wait of this PE. The record is
-/// complete before `published` is seen (pairs with host/runtime/fault.cpp). Threads: any.
+/// Records `info` unless an earlier fault is recorded, and stops every wait of this PE. The record
+/// is complete before `published` is set (pairs with host/runtime/fault.cpp). Threads: any.
 GSHMEM_FN void record_fault(const State& state, const FaultInfo& info, Told told) {
   abi::FaultRecord& record = state.control->fault;
   if (load_relaxed(&state.control->host_fault.claimed) == 0u &&
@@ -73,33 +73,34 @@ GSHMEM_FN void record_fault(const State& state, const FaultInfo& info, Told told
   store_flag(&state.control->stop, 1u);
 }
 
-/// A fault in a call without a status.
+/// Reports a fault in a call without a status.
 GSHMEM_OUTLINE void fault(const State& state, const FaultInfo& info) {
   record_fault(state, info, Told::kByPolicy);
   stop_here(state);
 }
 
-/// A fault that the caller is told by a status.
+/// Records a fault that the caller reports by a status.
 GSHMEM_OUTLINE void note_fault(const State& state, const FaultInfo& info) {
   record_fault(state, info, Told::kByStatus);
 }
 
-/// Code of the fault on record, of a PE that is stopped. Its writer may be about to publish it.
+/// Returns the code of the recorded fault of a stopped PE. The thread that records it may be about
+/// to publish it.
 GSHMEM_OUTLINE int fault_code(const State& state) {
   const abi::Control& control = *state.control;
-  constexpr unsigned kPolls = 1u << 24;  // only of a writer that was killed there
+  constexpr unsigned kPolls = 1u << 24;  // reached only if the recording thread was killed
   GSHMEM_NO_UNROLL
   for (unsigned polls = 1; polls < kPolls; ++polls) {
     if (load_acquire(&control.fault.published) != 0) return control.fault.code;
     if (load_acquire(&control.host_fault.published) != 0) return control.host_fault.code;
-    pause(polls % 64);  // no sleep
+    pause(polls % 64);  // does not sleep
   }
   return GSHMEMX_ERROR_INTERNAL;
 }
 
-/// A call that found no PE of its own. In kernels it traps without a text unless arguments are
-/// checked: a kernel that can reach printf pays for it at every fence, those of the program
-/// included (ptxas of CUDA 13.0 puts four loads and a fence of the block before each).
+/// Reports a call that found no PE. In kernels it traps without a text unless arguments are
+/// checked. A kernel that can reach printf pays for it at every fence, including those of the
+/// program (ptxas of CUDA 13.0 emits four loads and a fence of the block before each).
 GSHMEM_OUTLINE void bad_state(const char* call, [[maybe_unused]] const State* state) {
   constexpr const char* kNoInit =
       "the library is not initialized (call it between gshmem_init and gshmem_finalize)";

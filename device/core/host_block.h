@@ -1,6 +1,6 @@
-// A block on the CPU: host threads that share a barrier. gshmem::launch makes them
-// (include/gshmem/launch.hpp); a host thread outside a launch is a block of one. Read through the
-// ambient record of the calling thread, which libgshmem owns.
+// A block on the CPU: host threads that share a barrier. gshmem::launch creates them
+// (include/gshmem/launch.hpp); a host thread outside of a launch is a block of one. It is found
+// through the ambient record of the calling thread, which libgshmem owns.
 #pragma once
 
 #include <gshmem/abi/state.h>
@@ -17,24 +17,25 @@
 
 namespace gshmem::device {
 
-/// Lanes per warp on the CPU: small, so that a launch stays cheap on a few cores.
+/// Lanes per warp on the CPU. The number is small, so that a launch is cheap on a few cores.
 inline constexpr int kHostWarpSize = 4;
 
 #if !defined(__CUDA_ARCH__)
-/// Barrier of `size` threads: counter and generation. An early thread spins a little, then sleeps:
-/// groups have more threads than the machine has cores. A thread that only yields comes back after
-/// a time slice of each busy process. Beside three of them on two cores, bodies took 10 s, and 105
-/// s with four yields.
+/// A barrier of `size` threads, with a counter and a generation. A thread that arrives early spins
+/// briefly, then sleeps: groups have more threads than the machine has cores. A thread that only
+/// yields runs again after a time slice of each busy process. With three such processes on two
+/// cores, test bodies took 10 s, and 105 s with four yields.
 class HostBarrier {
  public:
   explicit HostBarrier(int size) : size_(size) {}
   void arrive_and_wait() { (void)arrive_and_any(false); }
-  /// Tells all whether `mine` was true on one of them. All have arrived, and so have read the last
-  /// answer, before the next one is written.
+  /// Returns on all threads whether `mine` was true on one of them. A new result is written only
+  /// after all threads have arrived, and so have read the previous one.
   bool arrive_and_any(bool mine) {
     if (mine) store_relaxed(&any_, 1u);
     const std::uint32_t generation = load_acquire(&generation_);
-    // acq_rel: the last arrival must see the writes of all others before it opens the barrier.
+    // acq_rel: the last thread to arrive must see the writes of all others before it opens the
+    // barrier.
     if (__atomic_add_fetch(&arrived_, 1, __ATOMIC_ACQ_REL) == size_) {
       answer_ = load_relaxed(&any_) != 0;
       store_relaxed(&any_, 0u);
@@ -47,14 +48,14 @@ class HostBarrier {
       if (polls < kSpins) {
         pause(polls);
       } else {
-        futex(FUTEX_WAIT_PRIVATE, generation);  // returns at once when it is no longer that
+        futex(FUTEX_WAIT_PRIVATE, generation);  // returns at once when the generation has changed
       }
     }
     return answer_;
   }
 
  private:
-  static constexpr unsigned kSpins = 16;  // pause() only yields from here on
+  static constexpr unsigned kSpins = 16;  // beyond this number pause() yields
   void futex(int operation, std::uint32_t value) {
     syscall(SYS_futex, &generation_, operation, value, nullptr, nullptr, 0);
   }
@@ -80,45 +81,45 @@ struct HostLane {
 
 struct Region;
 
-/// The library does for calls of host threads what device code cannot.
+/// Things that the library does in calls of host threads and device code cannot do.
 class HostChecks {
  public:
-  /// The log says that `call` does nothing, for `argument` is GSHMEM_TEAM_INVALID.
+  /// Logs that `call` does nothing, because `argument` is GSHMEM_TEAM_INVALID.
   virtual void tell_no_team(const char* call, const char* argument) noexcept = 0;
 
  protected:
   ~HostChecks() = default;
 };
 
-/// The state that the C API finds without being told: one per host thread, owned by libgshmem.
+/// The state that the C API finds without a parameter: one per host thread, owned by libgshmem.
 struct Ambient {
   const abi::DeviceState* state = nullptr;
   HostOps* ops = nullptr;  ///< null in CPU mode
   const HostLane* lane = nullptr;
-  Region* region = nullptr;  ///< of the PE's host threads, or of the block of a lane
-  bool bound = false;        ///< set by hand; else the library fills it with the process's only PE
-  const char* why_none = nullptr;  ///< without a state: why, where it is not for want of init
-  HostChecks* checks = nullptr;    ///< null where there is no library
+  Region* region = nullptr;  ///< the region of the PE's host threads, or of the block of a lane
+  bool bound = false;  ///< set explicitly; otherwise the library sets it to the process's only PE
+  const char* why_none = nullptr;  ///< without a state: the reason, unless it is a missing init
+  HostChecks* checks = nullptr;    ///< null without the library
 };
 
 }  // namespace gshmem::device
 
-/// The calling thread's ambient record (host/runtime/process.cpp). Never null.
+/// Returns the calling thread's ambient record (host/runtime/process.cpp). Never null.
 extern "C" __attribute__((visibility("default"))) gshmem::device::Ambient* gshmemi_ambient(void);
-/// A fault under GSHMEM_FAULT=abort on the CPU: reports the record and ends the job. Does not
+/// Reports the record of a fault with GSHMEM_FAULT=abort on the CPU, and ends the job. Does not
 /// return.
 extern "C" __attribute__((visibility("default"))) void gshmemi_host_fault(
     const gshmem::abi::DeviceState* state);
-/// Calls `body(call)` on threads of this process that are the lanes of `blocks` blocks, and waits
-/// for them; `body(call, index)` on `count` threads that are nothing yet
-/// (host/runtime/threads.cpp). All are started, or none and the result is an errno.
+/// Calls `body(call)` on threads of this process that become the lanes of `blocks` blocks, and
+/// waits for them; or calls `body(call, index)` on `count` threads without a role
+/// (host/runtime/threads.cpp). Either all threads are started, or none and the result is an errno.
 extern "C" __attribute__((visibility("default"))) int gshmemi_launch_on_host(
     unsigned blocks, unsigned threads, void (*body)(const void* call), const void* call);
 extern "C" __attribute__((visibility("default"))) int gshmemi_run_threads(
     unsigned count, void (*body)(void* call, unsigned index), void* call);
 
-// GSHMEM_ON_HOST_OPS(code): `code` runs with `ops` on host threads of a PE whose heap is on a GPU.
-// GSHMEM_BY_HOST_OPS(RESULT, record): these have the record made, and return its answer.
+// GSHMEM_ON_HOST_OPS(code) runs `code` with `ops` on host threads of a PE whose heap is on a GPU.
+// GSHMEM_BY_HOST_OPS(RESULT, record) has such threads execute the record, and returns its result.
 #if defined(__CUDA_ARCH__)
 #define GSHMEM_ON_HOST_OPS(...)
 #else

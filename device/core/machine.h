@@ -1,12 +1,12 @@
-// The machine: what differs between a GPU and a CPU, and nothing else. Memory accesses with a named
-// order, fences, atomics, time, pause, trap. Everything above is written once for both. Here is
-// what they share; all raw PTX of the device library is in machine_gpu.h, what stands for it on the
-// CPU in machine_cpu.h.
+// The machine: the differences between a GPU and a CPU, and nothing else. It has memory accesses
+// with a named order, fences, atomics, time, pause and trap. All other code is written once for
+// both. This file has what they share. All raw PTX of the device library is in machine_gpu.h, and
+// the equivalent for the CPU in machine_cpu.h.
 //
-// Orders. Scope is the system: partners are other GPUs, other processes or the host. A release
-// makes everything the calling thread has observed visible to a thread that acquires the stored
-// value: its own accesses, and those of threads it has synchronized with (PTX ISA, "Memory
-// Consistency Model"; C++17 [atomics.order] on the CPU).
+// Orders: the scope is the system, since partners are other GPUs, other processes or the host. A
+// release makes everything that the calling thread has observed visible to a thread that acquires
+// the stored value: its own accesses, and those of threads with which it has synchronized (PTX ISA,
+// "Memory Consistency Model"; C++17 [atomics.order] on the CPU).
 #pragma once
 
 #include <cstddef>
@@ -15,15 +15,16 @@
 
 #if defined(__CUDACC__)
 #define GSHMEM_FN __host__ __device__ inline
-// Functions of the calling translation unit: with -rdc=true, ptxas fits only such to the registers
-// of the kernels that call them. It refuses a kernel with fewer registers than any other has.
+// Marks functions that are local to the calling translation unit. With -rdc=true, ptxas limits only
+// such functions to the registers of the kernels that call them. If a function needs more registers
+// than a kernel may have, ptxas refuses the kernel.
 #define GSHMEM_OUTLINE static __host__ __device__ __noinline__ inline
 #else
 #define GSHMEM_FN inline
 #define GSHMEM_OUTLINE [[gnu::noinline]] inline
 #endif
 
-// Stands before a loop of a slow path, which would cost callers registers when unrolled.
+// Stands before a loop of a slow path, whose unrolling would cost callers registers.
 #if defined(__CUDA_ARCH__)
 #define GSHMEM_NO_UNROLL _Pragma("unroll 1")
 #else
@@ -32,12 +33,12 @@
 
 namespace gshmem::device {
 
-/// 16 bytes moved by one access.
+/// 16 bytes that one access moves.
 struct alignas(16) Word16 {
   std::uint32_t x, y, z, w;
 };
 
-/// By halves of 8 bytes.
+/// Splits a Word16 into, or makes it from, halves of 8 bytes.
 GSHMEM_FN std::uint64_t low_of(Word16 word) { return std::uint64_t{word.y} << 32 | word.x; }
 GSHMEM_FN std::uint64_t high_of(Word16 word) { return std::uint64_t{word.w} << 32 | word.z; }
 GSHMEM_FN Word16 word16(std::uint64_t low, std::uint64_t high) {
@@ -71,7 +72,7 @@ struct WordOf<16> {
 template <class T>
 using Word = typename WordOf<sizeof(T)>::type;
 
-/// Same bytes, other type.
+/// Reinterprets the bytes as another type.
 template <class To, class From>
 GSHMEM_FN To bits(const From& from) {
   static_assert(sizeof(To) == sizeof(From));
@@ -80,7 +81,7 @@ GSHMEM_FN To bits(const From& from) {
   return to;
 }
 
-/// Number of the highest bit that is set; one is.
+/// Returns the number of the highest bit that is set; at least one must be set.
 GSHMEM_FN std::uint32_t highest_bit(std::uint32_t bits) {
 #if defined(__CUDA_ARCH__)
   return 31u - static_cast<std::uint32_t>(__clz(static_cast<int>(bits)));
@@ -93,7 +94,7 @@ GSHMEM_FN std::uint32_t highest_bit(std::uint32_t bits) {
 
 #if defined(__CUDA_ARCH__)
 #include "machine_gpu.h"
-#elif defined(GSHMEM_MACHINE)  // a CPU whose memory is that of a test (tests/model)
+#elif defined(GSHMEM_MACHINE)  // a CPU with the simulated memory of a test (tests/model)
 #include GSHMEM_MACHINE
 #else
 #include "machine_cpu.h"

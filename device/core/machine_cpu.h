@@ -1,5 +1,5 @@
-// The CPU's half of machine.h: __atomic builtins for what machine_gpu.h says in PTX. What a
-// function promises is written there, here only what is different.
+// The CPU's half of machine.h: __atomic builtins for the functions that machine_gpu.h writes in
+// PTX. Their contracts are documented there; here only the differences are.
 #pragma once
 
 #include <gshmem/abi/doorbell_cpu.h>
@@ -50,21 +50,21 @@ inline void store_bulk(T* p, T v) {
   *p = v;
 }
 
-/// As on the GPU; a release by itself, because ThreadSanitizer does not model fences.
+/// As on the GPU, but a release by itself, because ThreadSanitizer does not model fences.
 template <class T>
 inline void store_flag(T* p, T v) {
   store_release(p, v);
 }
 
-/// Two words of 8 bytes, each of them whole.
+/// Stores two words of 8 bytes, neither of which is torn.
 inline void store_flag(Word16* p, Word16 v) {
   auto* const half = reinterpret_cast<std::uint64_t*>(p);
   store_release(half, low_of(v));
   store_release(half + 1, high_of(v));
 }
 
-/// Sequentially consistent, because a full fence on x86-64 is also what makes a put (a plain store
-/// here) leave the store buffer: the CPU's counterpart of "complete at the target".
+/// The fence is sequentially consistent. On x86-64 a full fence also makes a put (a plain store
+/// here) leave the store buffer: this is the CPU's counterpart of "complete at the target".
 inline void fence_system() {
 #if defined(__SANITIZE_THREAD__)
   // g++ refuses atomic_thread_fence under -fsanitize=thread; an RMW is as strong.
@@ -75,7 +75,7 @@ inline void fence_system() {
 #endif
 }
 
-/// One acquire in both, because ThreadSanitizer does not model fences.
+/// Both use an acquire load, because ThreadSanitizer does not model fences.
 template <class T>
 inline T load_poll(const T* p) {
   return load_acquire(p);
@@ -93,7 +93,7 @@ inline void fence_release_gpu() { fence_system(); }
 inline void fence_release_system() { fence_system(); }
 inline void fence_complete_system() { fence_system(); }
 inline std::uint64_t load_acquire_gpu(const std::uint64_t* p) { return load_acquire(p); }
-/// Acquire, because a compiler may reorder what a CPU would not.
+/// It is an acquire, because a compiler may reorder what a CPU would not.
 inline std::uint64_t load_before_stores(const std::uint64_t* p) { return load_acquire(p); }
 inline void atomic_add_release_gpu(std::uint64_t* p, std::uint64_t v) {
   __atomic_fetch_add(p, v, __ATOMIC_ACQ_REL);
@@ -104,7 +104,7 @@ inline void atomic_add_chain_gpu(std::uint64_t* p, std::uint64_t v) {
 inline std::uint64_t atomic_fetch_add_gpu(std::uint64_t* p, std::uint64_t v) {
   return __atomic_fetch_add(p, v, __ATOMIC_RELAXED);
 }
-/// Release: in C++ nothing less orders later stores after the NIC's reading.
+/// It is a release: in C++ nothing weaker orders later stores after the NIC's reads.
 inline void atomic_max_gpu(std::uint64_t* p, std::uint64_t v) {
   std::uint64_t old = __atomic_load_n(p, __ATOMIC_RELAXED);
   while (old < v &&
@@ -124,9 +124,9 @@ template <class T>
 inline T load_constant(const T* p) {
   return *p;
 }
-// One may change meanwhile: abi::QueueView::number.
+// Some words may change in the meantime: abi::QueueView::number.
 inline std::uint32_t load_constant(const std::uint32_t* p) { return load_relaxed(p); }
-/// By halves.
+/// Loads the two halves.
 inline Word16 load_constant(const Word16* p) {
   const auto* half = reinterpret_cast<const std::uint64_t*>(p);
   const std::uint64_t low = load_relaxed(half), high = load_relaxed(half + 1);
@@ -169,10 +169,10 @@ inline std::uint32_t now_cycles() { return static_cast<std::uint32_t>(now_ns());
 template <class T>
 inline void keep_in_memory(T&) {}
 inline std::uint32_t sm_number() { return 0; }
-/// Between two polls. PEs are often more than cores: after a short spin the core is given away. A
-/// thread that has waited for long sleeps, so that those for whom all wait have the cores. It
-/// sleeps the longer the longer it has waited, by 2 % to 7 % of that. With sleeps of one length 64
-/// PEs on two cores did nothing but wake up, and the soft NIC had no turn.
+/// The pause between two polls. There are often more PEs than cores, so after a short spin the core
+/// is yielded. A thread that has waited for long sleeps, so that the threads that it waits for have
+/// the cores. It sleeps 2 % to 7 % of the time that it has waited. With sleeps of constant length
+/// 64 PEs on two cores did nothing but wake up, and the soft NIC did not run.
 inline constexpr unsigned kPauseSpins = 16, kPauseYields = 64;
 inline constexpr long kShortestPauseNs = 20'000, kPauseGrowthNs = 5'000,
                       kLongestPauseNs = 5'000'000;
@@ -191,17 +191,18 @@ inline void pause(unsigned polls) {
   }
 }
 inline void pause_far(unsigned polls) { pause(polls); }
-/// Each entry in front is of a thread that needs a core.
+/// Each entry ahead belongs to a thread that needs a core.
 inline void pause_behind(unsigned polls, std::uint32_t left) {
   if (left <= 64) return pause(polls);
   const timespec time{0, 5'000 * static_cast<long>(left < 1000 ? left : 1000)};
   nanosleep(&time, nullptr);
 }
-/// Whether this poll of a wait looks at the clock and the stop word: each that sleeps, which costs
-/// far more than a look, and a slice of somebody else's time where cores are few.
+/// Does this poll of a wait read the clock and the stop word? Each poll that sleeps does. A sleep
+/// costs far more than the check, and the check a slice of another thread's time if there are few
+/// cores.
 inline bool look_is_due(unsigned polls) { return polls >= kPauseSpins + kPauseYields; }
 [[noreturn]] inline void trap() { std::abort(); }
-/// Lanes that are at the same place (coop.h has those of a GPU): each thread is alone.
+/// Lanes that are at the same point of the code (coop.h has those of a GPU): each thread is alone.
 inline bool is_alone() { return true; }
 class Converged {
  public:

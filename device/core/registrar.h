@@ -1,21 +1,21 @@
-// How a translation unit's copy of the device state gets filled: a static object of the unit hands
-// the library a function, compiled in this unit so that it uses this unit's CUDA runtime and
+// Fills a translation unit's copy of the device state. A static object of the unit passes the
+// library a function. It is compiled in this unit, so that it uses this unit's CUDA runtime and
 // symbol. gshmem_init calls all of them with the PE's GPU current. Included by gshmem.h under nvcc,
-// and by the library. Invariant: a unit says which layout it was compiled with.
+// and by the library. Invariant: a unit declares the layout with which it was compiled.
 #pragma once
 
 #include "state.h"
 
 #if !defined(__CUDACC_RTC__)
 extern "C" {
-/// A translation unit with kernels; grows at its end only.
+/// A translation unit with kernels. New members are only added at its end.
 struct gshmemi_unit {
   /// Copies `bytes` bytes into this unit's device state on the current GPU; 0 or a cudaError_t.
   int (*upload)(const void* state, unsigned long bytes);
-  unsigned long state_bytes;  ///< of its device state
+  unsigned long state_bytes;  ///< size of its device state
   unsigned abi;               ///< kStateAbi of its headers
 };
-/// Adds a unit; PEs of this process that are initialized already are uploaded at once.
+/// Adds a unit; PEs of this process that are initialized already upload their state at once.
 __attribute__((visibility("default"))) void gshmemi_register_unit(const struct gshmemi_unit* unit);
 __attribute__((visibility("default"))) void gshmemi_unregister_unit(
     const struct gshmemi_unit* unit);
@@ -26,7 +26,8 @@ __attribute__((visibility("default"))) void gshmemi_unregister_unit(
 
 namespace {
 
-/// By a stream of its own: the default one would meet what another thread captures.
+/// It uses a stream of its own: on the default stream it could interfere with a capture by another
+/// thread.
 int gshmemi_upload_state(const void* state, unsigned long bytes) {
   cudaStream_t stream = nullptr;
   cudaError_t error = cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);

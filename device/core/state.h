@@ -1,8 +1,8 @@
-// The ambient device state: the one place where device code finds its PE without being given it.
+// The ambient device state: the only way for device code to find its PE without a parameter.
 // Internal functions take `const State&`; only the C API (device/api/api.h) calls ambient_state().
 //
-// Without -rdc each translation unit owns a private __constant__ copy under a fixed name. A static
-// registrar hands the library a function that writes it (device/core/registrar.h). With -rdc the
+// Without -rdc each translation unit owns a private __constant__ copy with a fixed name. A static
+// registrar passes the library a function that writes it (device/core/registrar.h). With -rdc the
 // copies would clash, so there is one weak definition for the program.
 #pragma once
 
@@ -23,8 +23,8 @@ static __constant__ unsigned long long gshmemi_device_state[sizeof(gshmem::abi::
 
 namespace gshmem::device {
 
-/// State of the PE that the calling thread belongs to. A call before init (or after finalize, or
-/// from a plain kernel on a GPU that two PEs of the process share) traps.
+/// Returns the state of the PE that the calling thread belongs to. A call before init traps. So
+/// does a call after finalize, or from a plain kernel on a GPU that two PEs of the process share.
 GSHMEM_FN const State& ambient_state(const char* call) {
 #if defined(__CUDA_ARCH__)
   const State& state = *reinterpret_cast<const State*>(gshmemi_device_state);

@@ -1,7 +1,7 @@
-// Waiting for a value that somebody else stores: one polling loop for everything that waits in the
-// library, and the wait_until/test family of the API on top of it. Invariant: every wait ends, with
-// the condition true, or with a recorded fault after GSHMEM_TIMEOUT, or because another fault
-// stopped this PE.
+// Waits for a value that another thread stores: one polling loop for every wait of the library, and
+// the wait_until/test family of the API on top of it. Invariant: every wait ends, with the
+// condition true, or with a recorded fault after GSHMEM_TIMEOUT, or because another fault stopped
+// this PE.
 #pragma once
 
 #include "fault.h"
@@ -13,12 +13,12 @@
 
 namespace gshmem::device {
 
-/// Returned by wait_check: the wait must end. By wait_look: why.
+/// wait_check returns kWaitOver when the wait must end. wait_look returns the reason.
 inline constexpr std::uint64_t kWaitOver = ~std::uint64_t{0};
 inline constexpr std::uint64_t kWaitStopped = ~std::uint64_t{1}, kWaitTooLong = ~std::uint64_t{2};
 
-/// Looks whether a wait that began at `started` (0 = first look) may go on: returns its begin,
-/// kWaitStopped or kWaitTooLong. Records nothing.
+/// Checks whether a wait that began at `started` (0 = first check) may continue: returns its start
+/// time, kWaitStopped or kWaitTooLong. Records nothing.
 GSHMEM_FN std::uint64_t wait_look(const State& state, std::uint64_t started) {
   if (load_acquire(&state.control->stop) != 0) return kWaitStopped;
   const std::uint64_t now = now_ns();
@@ -27,18 +27,19 @@ GSHMEM_FN std::uint64_t wait_look(const State& state, std::uint64_t started) {
   return kWaitTooLong;
 }
 
-/// The cost of the end of a wait: nothing more than stop_here after kWaitStopped, a fault after
-/// kWaitTooLong, about the PE that was waited for.
+/// Ends a wait: calls stop_here after kWaitStopped, and after kWaitTooLong reports a fault about
+/// the PE that was waited for.
 GSHMEM_FN void wait_ended(const State& state, const char* call, std::uint64_t started,
                           std::uint64_t why, int pe = -1) {
   if (why == kWaitStopped) return stop_here(state);
   fault(state, {GSHMEMX_ERROR_TIMEOUT, call, "wait", now_ns() - started, state.timeout_ns, pe});
 }
 
-/// A wait is noted from then on.
+/// Longer waits are noted.
 inline constexpr std::uint64_t kLongWaitNs = 200'000'000;
 
-/// A word of the program that is awaited. `cmp` and what it is compared with, extended to 64 bits.
+/// A word of the program that a thread waits for. `wanted` is the value that `cmp` compares it
+/// with, extended to 64 bits.
 struct AwaitedWord {
   const void* address;
   std::uint64_t wanted;
@@ -46,7 +47,7 @@ struct AwaitedWord {
   std::uint32_t bytes, is_signed;
 };
 
-/// The value of a word of this PE, extended to 64 bits.
+/// Returns the value of a word of this PE, extended to 64 bits.
 GSHMEM_FN std::uint64_t load_word(const AwaitedWord& word) {
   const unsigned unused = 64 - 8 * word.bytes;
   std::uint64_t value = 0;
@@ -72,8 +73,8 @@ GSHMEM_FN std::uint64_t load_word(const AwaitedWord& word) {
   return static_cast<std::uint64_t>(static_cast<std::int64_t>(value << unused) >> unused);
 }
 
-/// Notes a wait that goes on, for the host (abi::WaitRecord), unless it is short. `word`: null for
-/// what is no word of the program.
+/// Notes a pending wait for the host (abi::WaitRecord), unless it is short. `word` is null if the
+/// wait is not for a word of the program.
 GSHMEM_FN void note_wait(const State& state, const char* call, std::uint64_t started, int pe,
                          const AwaitedWord* word) {
   const std::uint64_t waited = now_ns() - started;
@@ -104,9 +105,9 @@ GSHMEM_FN void note_wait(const State& state, const char* call, std::uint64_t sta
   store_flag(&record.published, 1u);  // pairs with host/runtime/waits.cpp
 }
 
-/// Does as wait_look, notes a long wait, and ends the wait itself: returns its begin or kWaitOver.
-/// Arguments come by value: a variable whose address is taken is in local memory, and the fence of
-/// the next barrier waits for it.
+/// Calls wait_look, notes a long wait, and ends the wait if it must end: returns its start time or
+/// kWaitOver. Arguments are passed by value: a variable whose address is taken is in local memory,
+/// and the fence of the next barrier waits for it.
 GSHMEM_OUTLINE std::uint64_t wait_check(const State& state, const char* call, std::uint64_t started,
                                         int pe) {
   const std::uint64_t begin = wait_look(state, started);
@@ -117,7 +118,7 @@ GSHMEM_OUTLINE std::uint64_t wait_check(const State& state, const char* call, st
   if (started != 0) note_wait(state, call, started, pe, nullptr);
   return begin;
 }
-/// Does the same for a word of the program. `traits`: its bytes, and 16 where it is signed.
+/// As wait_check, for a word of the program. `traits` is its size, plus 16 if it is signed.
 GSHMEM_OUTLINE std::uint64_t wait_check_word(const State& state, const char* call,
                                              std::uint64_t started, const void* address,
                                              std::uint64_t wanted, int cmp, std::uint32_t traits) {
@@ -127,13 +128,15 @@ GSHMEM_OUTLINE std::uint64_t wait_check_word(const State& state, const char* cal
     if (started != 0) note_wait(state, call, started, abi::kAnyPe, &word);
     return begin;
   }
-  if (begin == kWaitTooLong) note_wait(state, call, started, abi::kAnyPe, &word);  // what it saw
+  // Records the last value.
+  if (begin == kWaitTooLong) note_wait(state, call, started, abi::kAnyPe, &word);
   wait_ended(state, call, started, begin);
   return kWaitOver;
 }
 
-/// Calls `done()` until it is true. Returns false when the wait had to end without it. `pe`: who is
-/// waited for, -1 = nobody in particular. `good()`, called when the wait is long, may end it.
+/// Calls `done()` until it is true. Returns false when the wait had to end without it. `pe` is the
+/// PE that is waited for, -1 = none in particular. When the wait is long, `good()` is called, which
+/// may end it by false.
 template <class Done, class Good>
 GSHMEM_FN bool spin_until(const State& state, const char* call, const Done& done, int pe,
                           const Good& good) {
@@ -174,16 +177,17 @@ GSHMEM_FN bool compare(T value, int cmp, T with) {
   }
 }
 
-/// Value of a synchronization variable; what was ordered before its store is visible afterwards
-/// (pairs with store_flag, the AMOs and store_release of the writer).
+/// Returns the value of a synchronization variable. Stores that were ordered before its store are
+/// visible afterwards (pairs with store_flag, the AMOs and store_release of the writer).
 template <class T>
 GSHMEM_FN T load_sync(const T* ivar) {
   GSHMEM_ON_HOST_OPS(return bits<T>(static_cast<Word<T>>(ops->run(Call::load(ivar, sizeof(T)))));)
   return bits<T>(load_acquire(reinterpret_cast<const Word<T>*>(ivar)));
 }
 
-/// The value of `ivar` for a caller that acquires (fence_acquire_system) when it has seen what it
-/// waits for: an acquire drops the first-level cache, and the next poll would come later.
+/// Returns the value of `ivar` without acquiring. The caller acquires (fence_acquire_system) when
+/// it has seen the awaited value: an acquire drops the first-level cache, and would delay the next
+/// poll.
 template <class T>
 GSHMEM_FN T poll_sync(const T* ivar) {
   GSHMEM_ON_HOST_OPS(return bits<T>(static_cast<Word<T>>(ops->run(Call::load(ivar, sizeof(T)))));)
@@ -197,7 +201,8 @@ GSHMEM_FN bool test(const T* ivar, int cmp, T value) {
   return true;
 }
 
-/// spin_until for `ivar`, or another word of its set, to compare as `cmp` and `value` say.
+/// As spin_until, for a wait on `ivar` or another word of its set; `cmp` and `value` are those of
+/// `ivar`.
 template <class T, class Done>
 GSHMEM_FN bool spin_on_word(const State& state, const char* call, const Done& done, const T* ivar,
                             int cmp, T value) {
@@ -228,7 +233,7 @@ struct WaitValues {
   GSHMEM_FN T at(std::size_t i) const { return each ? each[i] : one; }
 };
 
-/// A set of synchronization variables: `status[i] != 0` leaves element i out; null = all take part.
+/// A set of synchronization variables: `status[i] != 0` excludes element i; null = all take part.
 template <class T>
 struct WaitSet {
   const T* ivars;
@@ -255,10 +260,11 @@ GSHMEM_FN bool test_all(const WaitSet<T>& set) {
   return true;
 }
 
-/// Where a search for one of `nelems` elements begins: every call elsewhere, or an element that is
-/// always satisfied would hide others for good (OpenSHMEM 1.5, section 9.10: a series of calls must
-/// return each one that is). The clock decides, spread by 2^32 over the golden ratio (Knuth, The
-/// Art of Computer Programming, section 6.4); by counts, GPUs would need memory.
+/// Returns where a search for one of `nelems` elements begins. Each call begins elsewhere:
+/// otherwise an element that is always satisfied would hide others for ever (OpenSHMEM 1.5, section
+/// 9.10: a series of calls must return each satisfied one). The clock decides, spread by 2^32 over
+/// the golden ratio (Knuth, The Art of Computer Programming, section 6.4); a counter would need
+/// memory on GPUs.
 GSHMEM_FN std::size_t search_start(std::size_t nelems) {
   if (nelems < 2) return 0;
   const std::uint32_t spread = now_cycles() * 0x9e3779b9u;
@@ -266,7 +272,8 @@ GSHMEM_FN std::size_t search_start(std::size_t nelems) {
   return static_cast<std::size_t>(spread * count >> 32);
 }
 
-/// Index of the first satisfied element from `start` on, around the end, or SIZE_MAX.
+/// Returns the index of the first satisfied element, searching from `start` and wrapping around, or
+/// SIZE_MAX.
 template <class T>
 GSHMEM_FN std::size_t test_any(const WaitSet<T>& set, std::size_t start) {
   std::size_t i = start;
@@ -281,7 +288,7 @@ GSHMEM_FN std::size_t test_any(const WaitSet<T>& set) {
   return test_any(set, search_start(set.nelems));
 }
 
-/// Writes the indices of satisfied elements to `indices`; returns how many.
+/// Writes the indices of satisfied elements to `indices`; returns their number.
 template <class T>
 GSHMEM_FN std::size_t test_some(const WaitSet<T>& set, std::size_t* indices) {
   std::size_t count = 0;
@@ -300,7 +307,7 @@ GSHMEM_FN void wait_until_all(const State& state, const char* call, const WaitSe
   }
 }
 
-/// SIZE_MAX when no element takes part, or when the wait had to end.
+/// Returns SIZE_MAX when no element takes part, or when the wait had to end.
 template <class T>
 GSHMEM_FN std::size_t wait_until_any(const State& state, const char* call, const WaitSet<T>& set) {
   std::size_t found = SIZE_MAX;
@@ -312,7 +319,7 @@ GSHMEM_FN std::size_t wait_until_any(const State& state, const char* call, const
   return found;
 }
 
-/// 0 when no element takes part, or when the wait had to end.
+/// Returns 0 when no element takes part, or when the wait had to end.
 template <class T>
 GSHMEM_FN std::size_t wait_until_some(const State& state, const char* call, const WaitSet<T>& set,
                                       std::size_t* indices) {

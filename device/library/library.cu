@@ -1,8 +1,8 @@
 // The device API as functions with C names, for compilers that do not take the headers: NVRTC where
-// a program declares what it calls, numba, Triton, whoever makes PTX, LTO-IR or bitcode.
-// CMakeLists.txt says in which formats; a program links one with its own code by nvJitLink or
+// a program declares what it calls, numba, Triton, or any producer of PTX, LTO-IR or bitcode.
+// CMakeLists.txt lists the formats. A program links one of them with its own code by nvJitLink or
 // nvlink, loads the result, and calls gshmemx_cumodule_init or gshmemx_culibrary_init.
-// docs/guide.md says how to link it.
+// docs/guide.md explains how to link it.
 #include <gshmem/constants.h>
 #include <gshmem/types.h>
 
@@ -17,13 +17,13 @@
   }
 #include <gshmem/functions.def>
 
-// A name of NVSHMEM's library, by which JAX and others know a module that wants
-// nvshmemx_cumodule_init.
-// `used`, for those who link only what is needed.
+// A name of NVSHMEM's library, by which JAX and others recognize a module that wants
+// nvshmemx_cumodule_init. It is `used`, so that linkers which drop unused symbols keep it.
 extern "C" __attribute__((used))
 __constant__ int nvshmemi_device_lib_version_d[3] = {NVSHMEM_MAJOR, NVSHMEM_MINOR, NVSHMEM_PATCH};
 
-// NVSHMEM's names of them: it has no contexts, and not what is OpenSHMEM's or ours alone.
+// These are the same functions under NVSHMEM's names, except for contexts, which it does not have,
+// and functions that only OpenSHMEM or gshmem have.
 #define NVSHMEM_NAMED(NAME, RET, PARAMS, CALL) \
   extern "C" __device__ RET NAME PARAMS { return CALL; }
 #define NVSHMEM_STD(RET, STEM, PARAMS, NAMES) \

@@ -1,4 +1,4 @@
-// A clang that compiles this can make bitcode of library.cu (CMakeLists.txt).
+// If a clang compiles this file, it can make bitcode of library.cu (CMakeLists.txt).
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
