@@ -1,7 +1,7 @@
 // The network path: puts, gets and atomics as work queue entries of a reliable connection to the
-// target. A call that is one WQE with its data in the heap is posted at once (post.h); what takes
-// several, or has its data elsewhere, is worked off piece by piece (request.h). All is out of line:
-// a kernel that only might use the network keeps its registers.
+// target. A call that is one WQE with its data in the heap is posted at once (post.h). A call that
+// takes several WQEs, or has its data elsewhere, is executed chunk by chunk (transfer.h). All of it
+// is out of line: a kernel that only might use the network keeps its registers.
 #pragma once
 
 #include "../pe/copy.h"
@@ -11,7 +11,7 @@
 
 namespace gshmem::device::nic {
 
-/// One WQE between heaps does.
+/// Is one WQE between heaps enough?
 GSHMEM_FN bool is_short(const State& state, const void* local, std::size_t bytes) {
   return (bytes - 1 < state.nic.max_message) & in_heap(state, local, bytes);
 }
@@ -21,8 +21,8 @@ GSHMEM_FN OneEntry transfer_of(const Posting& posting, Opcode opcode, const void
                         static_cast<std::uint32_t>(bytes));
 }
 
-/// A payload that travels inside an entry of three units: its source may be reused at once, and the
-/// NIC need not fetch it.
+/// Does the payload fit into an entry of three units? Then its source may be reused at once, and
+/// the NIC need not fetch it.
 GSHMEM_FN bool is_words(const void* source, std::size_t bytes) {
   return (bytes - 1 < kShortInlineBytes) &
          ((reinterpret_cast<std::uintptr_t>(source) | bytes) % sizeof(std::uint32_t) == 0);
@@ -39,19 +39,19 @@ GSHMEM_FN OneEntry words_entry(const Posting& posting, const void* dest, ShortPa
   return inline_entry(posting.offset(dest), payload, static_cast<std::uint32_t>(bytes));
 }
 
-/// From memory: `pe` would be one more register of a call.
+/// Returns the PE from memory: a variable `pe` would cost a call one more register.
 GSHMEM_FN int peer_of(Posting& posting) {
   keep_in_memory(posting);
   return posting.queue.pe();
 }
 
-/// The one thread that posts for a warp or a block meets no other.
+/// The one thread that posts for a warp or a block shares reservations with no other thread.
 template <class Coop>
 inline constexpr Sharing kSharing =
     std::is_base_of_v<Thread, Coop> ? Sharing::kWarp : Sharing::kNone;
 
-// The API of the network path. The first thread of a group puts or gets for all. Out of line,
-// because the request would take registers of the caller (48 instead of 40).
+// The API of the network path. The first thread of a group puts or gets for all. The functions are
+// out of line, because the request would take registers of the caller (48 instead of 40).
 
 template <class Coop>
 GSHMEM_OUTLINE void put(Coop coop, const State& state, void* dest, const void* source,
@@ -60,12 +60,12 @@ GSHMEM_OUTLINE void put(Coop coop, const State& state, void* dest, const void* s
   const bool blocking = reuse == Reuse::kOnReturn, words = is_words(source, bytes);
   if (words || (is_short(state, source, bytes) && (!blocking || bytes > kInlinePutBytes))) {
     PostingOf<OneEntry> posting;
-    ShortPayload payload{};  // comes while the queue is chosen
+    ShortPayload payload{};  // is loaded while the queue is chosen
     if (words) payload = load_words(source, bytes);
     if (post_to(posting, state, pe, words ? Rail::kFirst : Rail::kAny, dest)) {
       if (words) {
         posting.entries = words_entry(posting, dest, payload, bytes);
-        // By value where threads put by themselves: the time of others goes elsewhere.
+        // Passed by value if threads put by themselves; for groups the time is spent elsewhere.
         using Held =
             std::conditional_t<kSharing<Coop> == Sharing::kWarp, OneEntry, const OneEntry&>;
         post_held<kSharing<Coop>, Held, const OneEntry&>(posting);
@@ -106,8 +106,8 @@ GSHMEM_OUTLINE void get(Coop coop, const State& state, void* dest, const void* s
   execute_long(request);
 }
 
-/// `bytes` bytes of any memory, to or from `symmetric`: they have come, or may be used again, at
-/// its end. Takes few registers of the caller.
+/// Transfers `bytes` bytes between any local memory and `symmetric`. When it returns, they have
+/// arrived, or their source may be reused. It takes few registers of the caller.
 GSHMEM_OUTLINE void move_value(const State& state, Operation operation, const void* symmetric,
                                const void* value, std::uint32_t bytes, int pe) {
   Request request{&state, operation, pe};
@@ -128,7 +128,7 @@ GSHMEM_OUTLINE void put_word_beyond(const State& state, void* dest, std::uint64_
   use_registered_key(posting.entries, state, posting.queue, KeyUse::kPayload);
   post<Sharing::kWarp>(posting);
 }
-/// The low `bytes` bytes, at most 8, of `raw` travel inside the entry.
+/// Puts the low `bytes` bytes, at most 8, of `raw`, which are inside the entry.
 GSHMEM_OUTLINE void put_word(const State& state, void* dest, std::uint64_t raw, std::uint32_t bytes,
                              int pe) {
   PostingOf<OneEntry> posting;
@@ -139,7 +139,7 @@ GSHMEM_OUTLINE void put_word(const State& state, void* dest, std::uint64_t raw, 
       {{static_cast<std::uint32_t>(raw), static_cast<std::uint32_t>(raw >> 32), 0}}, bytes);
   post_held<Sharing::kWarp, OneEntry, const OneEntry&>(posting);
 }
-/// One element of 1 to 16 bytes. What lies out of line is the same for all types.
+/// Puts one element of 1 to 16 bytes. The out-of-line part is the same for all types.
 template <class T>
 GSHMEM_FN void p(const State& state, T* dest, T value, int pe) {
   if constexpr (sizeof(T) > sizeof(std::uint64_t)) {
@@ -151,8 +151,8 @@ GSHMEM_FN void p(const State& state, T* dest, T value, int pe) {
   }
 }
 
-/// A slot for what a call reads; null, and on record why, if there is none. It stays taken when the
-/// call then fails: a late READ may still write there.
+/// Claims a slot for fetched data. Returns null, and records a fault, if there is none. The slot is
+/// not freed when the call fails later: a late READ may still write to it.
 GSHMEM_OUTLINE abi::ScratchSlot* claim_or_report(const State* state) {
   Wait wait;
   begin_wait(wait, state, nullptr, "network");
@@ -161,8 +161,8 @@ GSHMEM_OUTLINE abi::ScratchSlot* claim_or_report(const State* state) {
   return slot;
 }
 
-/// The `bytes` bytes at `source`, at most 8, in the low bytes of the result. Zero when the read
-/// failed.
+/// Returns the `bytes` bytes at `source`, at most 8, in the low bytes of the result. Zero when the
+/// read failed.
 GSHMEM_OUTLINE std::uint64_t get_word(const State& state, const void* source, std::uint32_t bytes,
                                       int pe) {
   std::uint64_t value = 0;
@@ -195,14 +195,14 @@ GSHMEM_FN T g(const State& state, const T* source, int pe) {
   }
 }
 
-/// Atomics that neither the link between the GPUs nor a network can do (abi::AmoPath).
+/// Refuses an atomic that neither the link between the GPUs nor a network supports (abi::AmoPath).
 GSHMEM_OUTLINE void refuse_amo(const State& state, int pe) {
   FaultInfo info{GSHMEMX_ERROR_NOT_SUPPORTED, "atomic", "pe"};
   info.pe = pe;
   fault(state, info);
 }
 
-/// Nobody waits for the old value.
+/// Executes an atomic whose old value is not needed.
 GSHMEM_OUTLINE void amo(const State& state, void* target, Amo operation, int pe) {
   if (!state.nic.queues) return refuse_amo(state, pe);
   PostingOf<WqeImage> posting;
@@ -211,7 +211,7 @@ GSHMEM_OUTLINE void amo(const State& state, void* target, Amo operation, int pe)
   if (!direct) use_registered_key(posting.entries, state, posting.queue, KeyUse::kAtomic);
   post<Sharing::kWarp>(posting);
 }
-/// Returns the old value; 0 when it could not be had.
+/// Returns the old value; 0 on failure.
 GSHMEM_OUTLINE std::uint64_t amo_fetching(const State& state, void* target, Amo operation, int pe) {
   if (!state.nic.queues) return refuse_amo(state, pe), 0;
   PostingOf<WqeImage> posting;
@@ -239,7 +239,7 @@ GSHMEM_OUTLINE std::uint64_t amo_fetching(const State& state, void* target, Amo 
   return fetched_value(stored, operation.width, state.nic.flags);
 }
 
-/// What is done to a signal word of 8 bytes. (An Amo would be three registers more.)
+/// The change to a signal word of 8 bytes. (An Amo would take three more registers.)
 struct SignalAmo {
   void* word;
   std::uint64_t value;
@@ -273,7 +273,7 @@ GSHMEM_FN void put_signal_alone(const State& state, void* dest, const void* sour
   request.amo = amo;
   execute_long(request);
 }
-/// A payload and the signal after it, by one thread; the group meets at the end.
+/// One thread puts a payload and the signal after it; the group synchronizes at the end.
 template <class Coop>
 GSHMEM_OUTLINE void put_signal(Coop coop, const State& state, void* dest, const void* source,
                                std::size_t bytes, SignalAmo signal, int pe, Reuse reuse) {
@@ -284,20 +284,21 @@ GSHMEM_OUTLINE void put_signal(Coop coop, const State& state, void* dest, const 
   coop.sync();
 }
 
-/// Threads of a group share queues by their place alone: what is in use may change between the
-/// looks of two threads. Whatever distance there is between those in use, they are many threads'.
+/// Decides which queues a thread of a group takes, by their index only: the set of used queues may
+/// change between the reads of two threads. Whatever the distance between used queues is, they are
+/// spread over many threads.
 template <class Coop>
 GSHMEM_FN bool is_share(Coop coop, std::uint32_t at) {
   const std::uint32_t size = static_cast<std::uint32_t>(coop.size());
   return (at + at / size) % size == static_cast<std::uint32_t>(coop.thread_rank());
 }
 
-/// The READs that flush_rails posts, to the queues [at, end) as far as they need one.
+/// The READs that flush_rails posts, to those of the queues [at, end) that need one.
 struct Flush : PostingOf<WqeImage> {
   std::uint32_t at, end;
 };
-/// Makes the next one; false: there is none. A queue to which nothing was posted after the last
-/// one needs none.
+/// Makes the next READ; false if there is none. A queue to which nothing was posted after its last
+/// READ needs none.
 template <class Coop>
 GSHMEM_OUTLINE bool next_flush(Coop coop, Flush& flush) {
   const abi::NicView& nic = flush.state->nic;
@@ -319,15 +320,15 @@ GSHMEM_OUTLINE bool next_flush(Coop coop, Flush& flush) {
 }
 GSHMEM_OUTLINE void note_flushed(const Flush& flush) {
   if (!flush.good()) return;
-  // What it waits for is the end of its own READ, which shares its reservation with nobody.
+  // The target is the end of this flush's own READ, which is a reservation of its own.
   store_relaxed(&flush.queue.cursor()->flushed, PublishedWord::make(flush.target, 1));
 }
-/// A completion says that a NIC of the target has the data on its way to memory. What arrives there
-/// later by the same NIC comes after it, but where PEs have several, what comes next may come by
-/// another one: a signal, the flag of a barrier, a READ. So a quiet puts a READ after what it
-/// waits for: its answer comes when all that is in front of it is in memory (PCI Express, 2.4.1: no
-/// read passes posted writes). The group must meet before it waits: who waits for a queue waits for
-/// its READ.
+/// A completion means that a NIC of the target has the data on its way to memory. Data that arrives
+/// later through the same NIC is ordered after it. But if PEs have several NICs, the next operation
+/// may arrive through another one: a signal, the flag of a barrier, a READ. So quiet posts a READ
+/// after the entries that it waits for. The READ's answer arrives when all data before it is in
+/// memory (PCI Express, 2.4.1: a read does not pass posted writes). The group must synchronize
+/// before it waits: a thread that waits for a queue waits for its READ.
 template <class Coop>
 GSHMEM_FN void post_flushes(Coop coop, Wait& wait, std::uint32_t at, std::uint32_t end) {
   Flush flush;
@@ -341,15 +342,15 @@ GSHMEM_FN void post_flushes(Coop coop, Wait& wait, std::uint32_t at, std::uint32
   }
   if (!flush.good()) wait = flush;
 }
-/// As post_flushes, and the group meets.
+/// As post_flushes, with a synchronization of the group.
 template <class Coop>
 GSHMEM_OUTLINE void flush_rails(Coop coop, Wait& wait, std::uint32_t at, std::uint32_t end) {
   post_flushes(coop, wait, at, end);
   coop.sync();
 }
 
-/// Whether queue `index` is worked off: a NOP that asks for a completion, which goes nowhere, so
-/// that only the way to the NIC and back is tried. False, and on record why, if not.
+/// Has queue `index` been processed? Posts a NOP with a completion, which moves no data, so that
+/// only the path to the NIC and back is tested. Returns false, and records a fault, if not.
 GSHMEM_OUTLINE bool prove(const State& state, std::uint32_t index) {
   PostingOf<WqeImage> posting;
   post_by(posting, state, index);
@@ -358,9 +359,9 @@ GSHMEM_OUTLINE bool prove(const State& state, std::uint32_t index) {
   return post<Sharing::kNone>(posting, "network (proof)");
 }
 
-/// Waits until everything that the PE has posted is complete, or `wait.end` says why not. Threads
-/// of the group share the queues; only those that were ever used are looked at. The group need not
-/// meet.
+/// Waits until everything that the PE has posted is complete, or `wait.end` says why not. The
+/// threads of the group divide the queues between them; only queues that were ever used are
+/// checked. The group need not synchronize.
 template <class Coop>
 GSHMEM_FN void try_quiet(Coop coop, Wait& wait, const State& state, const char* call) {
   begin_wait(wait, &state, nullptr, call);
@@ -381,7 +382,7 @@ GSHMEM_FN void try_quiet(Coop coop, Wait& wait, const State& state, const char* 
     if (!queue_try_quiet(wait)) break;
   }
 }
-/// False: it had to end without.
+/// Returns false if it had to end early.
 template <class Coop>
 GSHMEM_OUTLINE bool quiet(Coop coop, const State& state, const char* call) {
   Wait wait;

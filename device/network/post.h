@@ -1,9 +1,9 @@
-// Posts work queue entries, for every call: reserve, write, publish in turn, ring. The ordering
-// argument is in queue.h. `Entries` is posted. `Group` is the threads that share a reservation, a
-// fence and a doorbell: one thread, or threads of a warp that make the same call together. A call
-// that has nothing to wait for takes post_at_once, which makes no calls and lives in registers. All
-// others continue in post_end. Entries that a thread keeps pending between its calls (burst.h) are
-// published there. Measured by perftest/issue_cost.
+// Posts work queue entries: reserve, write, publish in turn, ring. The ordering argument is in
+// queue.h. `Entries` is posted. `Group` is the threads that share a reservation, a fence and a
+// doorbell: one thread, or threads of a warp that make the same call together. A call that need not
+// wait takes post_at_once, which makes no calls and uses registers only. All other calls continue
+// in post_end. Entries that a thread keeps pending between its calls (burst.h) are published there.
+// Measured by perftest/issue_cost.
 #pragma once
 
 #include "../pe/p2p.h"
@@ -13,11 +13,12 @@
 
 namespace gshmem::device {
 
-/// Entries of a queue, as an image that is written where it is to lie.
+/// Writes the units of an image directly into the entries of a queue.
 class EntryStore {
  public:
   std::uint32_t units = 0, second = 0;  ///< for the image functions
-  /// `mask` is of entries; `last` the first entry of the last WQE, which gets the flags.
+  /// `mask` applies to entry indices; `last` is the first entry of the last WQE, which gets the
+  /// flags.
   GSHMEM_FN EntryStore(Word16* entries, std::uint32_t mask, std::uint32_t index,
                        std::uint32_t number, std::uint32_t last, std::uint32_t flags)
       : entries_(entries),
@@ -39,15 +40,15 @@ class EntryStore {
   std::uint32_t mask_, index_, number_, last_, flags_;
 };
 
-// What may be posted: a WqeImage, in memory, or a OneEntry, in registers. `fill` makes the image;
-// `keys` knows the keys of both heaps.
+// The types that can be posted: a WqeImage, in memory, or a OneEntry, in registers. `fill` makes
+// the image; `keys` provides the keys of both heaps.
 
 struct HeldKeys {
   Be32 local, remote;
   GSHMEM_FN Be32 local_key() const { return local; }
   GSHMEM_FN Be32 remote_key() const { return remote; }
 };
-/// The local key is loaded where it is wanted: what carries its payload has none.
+/// The local key is loaded when it is needed: an entry with an inline payload has none.
 struct PlaceKeys {
   Queue queue;
   Be32 remote;
@@ -55,13 +56,13 @@ struct PlaceKeys {
   GSHMEM_FN Be32 remote_key() const { return remote; }
 };
 
-/// One WQE of three units: a transfer between heaps, or a WRITE that carries its payload. What the
-/// third unit of a transfer lacks is the key of the heap here.
+/// One WQE of three units: a transfer between heaps, or a WRITE with an inline payload. In a
+/// transfer, only the key of the local heap is missing in the third unit.
 struct OneEntry {
-  std::uint64_t remote;  ///< offset into the heap there
+  std::uint64_t remote;  ///< offset into the remote heap
   Word16 data;
   Opcode opcode;
-  /// Of a transfer: the place in the heap here.
+  /// For a transfer: sets the offset into the local heap.
   GSHMEM_FN void set_local(std::uint64_t offset) {
     const Word16 unit = data_unit(0, {}, offset);
     data.z = unit.z;
@@ -84,30 +85,30 @@ GSHMEM_FN OneEntry transfer_entry(Opcode opcode, std::uint64_t remote, std::uint
                                   std::uint32_t bytes) {
   return {remote, data_unit(bytes, {}, local), opcode};
 }
-/// At most kShortInlineBytes.
+/// `bytes` is at most kShortInlineBytes.
 GSHMEM_FN OneEntry inline_entry(std::uint64_t remote, ShortPayload payload, std::uint32_t bytes) {
   return {remote,
           {inline_header(bytes), payload.word[0], payload.word[1], payload.word[2]},
           Opcode::kRdmaWrite};
 }
 
-/// For old values that nobody wants.
+/// Receives old values that are not needed.
 inline constexpr std::uint64_t kSink = offsetof(abi::InternalArea, sink);
-/// Entries of an atomic at most.
+/// The maximum number of entries of an atomic.
 inline constexpr std::uint32_t kMostAtomicEntries = 2;
 
-// Atomics, alone or after a transfer, are made in a WqeImage beforehand: at once they would take
-// too many registers.
+// Atomics, alone or after a transfer, are first built in a WqeImage: written directly they would
+// take too many registers.
 
-/// At unit image.second.
+/// Builds the atomic at unit image.second.
 GSHMEM_OUTLINE void make_atomic(WqeImage& image, Queue queue, std::uint64_t remote, const Amo& amo,
                                 std::uint64_t result) {
   image_amo(image, image.second, amo, {remote, queue.atomic_key()}, {result, queue.local_key()});
 }
-/// What a unit of an image names: memory here, or there for payload or atomics.
+/// The memory that a unit of an image names: local memory, or remote memory for payload or atomics.
 enum class KeyUse : std::uint32_t { kLocal, kPayload, kAtomic };
-/// The key of registered memory into a unit that names some. Else it stays that of the heap, by
-/// which no NIC reaches what is beyond it.
+/// If the unit names registered memory, stores the key of that memory in it. Otherwise the unit
+/// keeps the key of the heap, which gives access to nothing beyond the heap.
 GSHMEM_FN void put_registered_key(Word16& unit, const State& state, Queue queue, KeyUse use) {
   const bool local = use == KeyUse::kLocal;
   const std::uint64_t offset = Be64::from_raw(local ? std::uint64_t{unit.w} << 32 | unit.z
@@ -123,38 +124,39 @@ GSHMEM_FN void put_registered_key(Word16& unit, const State& state, Queue queue,
       range->remote[static_cast<std::uint32_t>(queue.pe()) * range->rails + queue.rail()];
   unit.z = use == KeyUse::kPayload ? keys.payload.raw : keys.atomic.raw;
 }
-/// Of what the first WQE is for, there.
+/// Does this for the remote address of the first WQE.
 GSHMEM_OUTLINE void use_registered_key(WqeImage& image, const State& state, Queue queue,
                                        KeyUse use) {
   put_registered_key(image.unit[1], state, queue, use);
 }
-/// The old value that an atomic has fetched may be on its way when the atomic is complete, as data
-/// of READs (request.h, make_dump).
+/// The old value of an atomic may still be in flight when the atomic is complete, like the data of
+/// READs (transfer.h, make_dump).
 GSHMEM_OUTLINE void append_dump(WqeImage& image, Queue queue, std::uint64_t result) {
   image_dump(image, image.entries() * 4, {result, queue.local_key()}, sizeof(std::uint64_t));
 }
-/// The transfer that an atomic follows.
+/// Builds the transfer that an atomic follows.
 GSHMEM_OUTLINE void make_transfer(WqeImage& image, Queue queue, const OneEntry& transfer) {
   transfer.fill(image, queue);
   image.second = 4;
 }
 
-/// What the first thread of a group has learnt with its reservation. Counts are the low bits: what
-/// is compared is far less than 2^28 apart.
+/// The result of a reservation by the first thread of a group. Counts are low bits only: values
+/// that are compared differ by far less than 2^28.
 struct Reservation {
-  /// Flags of `first`: entries of the lap before may not be complete; others publish before.
+  /// Flags of `first`: entries of the previous lap may not be complete; others publish before.
   static constexpr std::uint64_t kNoRoom = std::uint64_t{1} << 63, kNoTurn = kNoRoom / 2;
-  std::uint64_t first = 0;     ///< entry
-  std::uint32_t ready = 0;     ///< the PublishedWord
-  std::uint32_t reserved = 0;  ///< entries, by all
+  std::uint64_t first = 0;     ///< the first entry
+  std::uint32_t ready = 0;     ///< the PublishedWord `ready`
+  std::uint32_t reserved = 0;  ///< number of entries reserved by all
 
-  /// Nothing to wait for. The first call of a queue notes that it is used, and is no such.
+  /// Need the call not wait? The first call of a queue, which notes that the queue is used, does
+  /// not count as such.
   GSHMEM_FN static bool is_at_once(std::uint64_t first) { return first - 1 < kNoTurn - 1; }
   GSHMEM_FN static std::uint64_t entry(std::uint64_t first) { return first & (kNoTurn - 1); }
 };
 
-/// `count` entries of a queue that only the calling thread uses. What it knows of the NIC lies
-/// beside its own cursor, in its cache.
+/// Reserves `count` entries of a queue that only the calling thread uses. The known progress of the
+/// NIC is next to the thread's own cursor, in its cache.
 GSHMEM_FN Reservation reserve_own(QueueCursor* cursor, std::uint32_t traits, std::uint32_t count) {
   Reservation taken{load_own(&cursor->reserved)};
   std::uint64_t room = load_own(&cursor->room);
@@ -168,8 +170,7 @@ GSHMEM_FN Reservation reserve_own(QueueCursor* cursor, std::uint32_t traits, std
   return taken;
 }
 
-/// `count` entries of any queue. All that is asked for is under way before the first answer is
-/// needed.
+/// Reserves `count` entries of any queue. All loads are issued before the first result is needed.
 GSHMEM_FN Reservation reserve(QueueCursor* cursor, std::uint32_t traits, std::uint32_t count) {
   if (is_exclusive(traits)) return reserve_own(cursor, traits, count);
   Reservation taken{atomic_fetch_add_gpu(&cursor->reserved, count)};
@@ -183,19 +184,20 @@ GSHMEM_FN Reservation reserve(QueueCursor* cursor, std::uint32_t traits, std::ui
   return taken;
 }
 
-/// The low bits of the calling thread's first entry, in a group whose first one is `first`.
+/// Returns the low bits of the calling thread's first entry, in a group whose first entry is
+/// `first`.
 template <class Entries, class Group>
 GSHMEM_FN std::uint32_t own_entry(const Entries& entries, Group group, std::uint64_t first) {
   return static_cast<std::uint32_t>(first) +
          static_cast<std::uint32_t>(group.rank()) * entries.entries();
 }
-/// The group's last WQE asks for a completion.
+/// Returns the flags of the thread's WQE: the group's last WQE requests a completion.
 template <class Group>
 GSHMEM_FN std::uint32_t own_flags(Group group) {
   return group.last() ? abi::kCqUpdate : 0;
 }
 
-/// Entries of the group's last WQE.
+/// Returns the number of entries of the group's last WQE.
 template <class Entries, class Group>
 GSHMEM_FN std::uint32_t last_entries(const Entries& entries, Group group) {
   const std::uint32_t own = entries.entries() - entries.last();
@@ -207,13 +209,13 @@ GSHMEM_FN std::uint32_t last_entries(const Entries& entries, Group group) {
 }
 
 /// How the first thread of a group publishes its `count` entries, the last `tail` of which are the
-/// last WQE: known before they are written.
+/// last WQE. It is computed before they are written.
 struct Publication {
-  std::uint32_t end;   ///< low bits of the entries up to its end
-  std::uint32_t more;  ///< what `ready` grows by; exclusive queues do not add
+  std::uint32_t end;   ///< low bits of the index after the last entry
+  std::uint32_t more;  ///< the increment of `ready`; not used for exclusive queues
   bool rings;
 
-  /// Rings where nobody has reserved after it, or a multiple of `batch` is crossed. (An exclusive
+  /// Rings if no other reservation follows, or if a multiple of `batch` is crossed. (An exclusive
   /// queue is rung at every call.)
   GSHMEM_FN Publication(std::uint32_t traits, const Reservation& taken, std::uint32_t count,
                         std::uint32_t tail)
@@ -223,7 +225,7 @@ struct Publication {
               ((static_cast<std::uint32_t>(taken.first) ^ end) &
                ~(abi::QueueTraits::batch(traits) - 1)) != 0) {}
 };
-/// Passes the turn on.
+/// Passes the turn to the next writer.
 GSHMEM_FN void pass_turn(QueueCursor* cursor, std::uint32_t traits, const Publication& what) {
   queue_advance(cursor, what.more, what.rings && !has_register(traits));
 }
@@ -232,14 +234,14 @@ GSHMEM_FN void pass_own(QueueCursor* cursor, std::uint64_t end, std::uint32_t ta
   store_relaxed(&cursor->ready, PublishedWord::make(end, tail));
 }
 
-/// Reserves, writes and publishes, if the call has nothing to wait for. `Group` is Alone or
-/// Converged. Returns Reservation::first of the group, by which is_at_once says whether it did.
-/// Calls nothing (see Wait for what a call costs); what it needs of the queue is asked for first,
-/// and comes while the reservation is under way.
+/// Reserves, writes and publishes, if the call need not wait. `Group` is Alone or Converged.
+/// Returns Reservation::first of the group, and is_at_once tells whether it published. It calls no
+/// function (see Wait for what a call costs). Loads of queue properties are issued first, and
+/// arrive while the reservation is pending.
 template <class Entries, class Group>
 GSHMEM_OUTLINE std::uint64_t post_at_once(const QueueView* view, QueueCursor* cursor,
                                           std::uint32_t traits, Entries entries, Group group) {
-  // An exclusive queue is never shared: the compiler need not ask.
+  // An exclusive queue is never shared: the compiler can drop the test.
   if constexpr (!std::is_same_v<Group, Alone>) traits &= ~abi::QueueTraits::kExclusive;
   const Queue queue(view);
   const QueueEntries place = queue.place();
@@ -248,19 +250,19 @@ GSHMEM_OUTLINE std::uint64_t post_at_once(const QueueView* view, QueueCursor* cu
   Reservation taken;
   if (group.first()) {
     taken = reserve(cursor, traits, count);
-    if (place.number == 0) taken.first |= Reservation::kNoTurn;  // not connected, as far as it saw
+    if (place.number == 0) taken.first |= Reservation::kNoTurn;  // it appears not to be connected
   }
   const std::uint64_t first = group.from_first(taken.first);
   if (!Reservation::is_at_once(first)) return first;
   Publication what(traits, taken, count, tail);
-  if constexpr (!std::is_same_v<Entries, OneEntry>) keep_in_memory(what);  // fewer registers
+  if constexpr (!std::is_same_v<Entries, OneEntry>) keep_in_memory(what);  // saves registers
   EntryStore store(place.entries, abi::QueueTraits::depth(traits) - 1,
                    own_entry(entries, group, first), place.number, entries.last(),
                    own_flags(group));
   entries.fill(store, PlaceKeys{queue, place.remote_key});
   group.sync();
   if (group.first()) {
-    const QueueBells bells = queue.bells(place.number);  // comes while the fence waits
+    const QueueBells bells = queue.bells(place.number);  // loaded while the fence is pending
     queue_fence(traits);
     if (what.rings) queue_ring(bells, traits, what.end);
     if (is_exclusive(traits)) {
@@ -269,23 +271,24 @@ GSHMEM_OUTLINE std::uint64_t post_at_once(const QueueView* view, QueueCursor* cu
       pass_turn(cursor, traits, what);
     }
   }
-  group.sync();  // the others see `ready` too: a quiet of theirs waits for these
+  group.sync();  // the others see `ready`, too: their quiet waits for these entries
   return first;
 }
 
-/// A call on its way, and what it may have to wait for. Made in local memory before post_at_once,
-/// so that nothing but its address lives across what is called; as a Wait it is made when it must
-/// wait.
+/// A pending call, and what it may have to wait for. It is created in local memory before
+/// post_at_once, so that only its address is live across calls. The Wait part is initialized only
+/// when the call must wait.
 struct Posting : Wait {
   QueueCursor* cursor;
-  std::uint64_t first;  ///< as of post_at_once; then the group's first entry, or kQueueFailed
-  Converged group;      ///< threads that share the reservation
-  std::uint32_t tail;   ///< entries of the group's last WQE
+  /// The result of post_at_once; later the group's first entry, or kQueueFailed.
+  std::uint64_t first;
+  Converged group;     ///< the threads that share the reservation
+  std::uint32_t tail;  ///< number of entries of the group's last WQE
   std::uint32_t held_traits;
   const char* heap;
   GSHMEM_FN Reservation taken() const { return {first, ready, reserved}; }
   GSHMEM_FN std::uint32_t traits() const { return held_traits; }
-  /// Of an address in this PE's heap: what WQEs call it, here and at every PE.
+  /// Returns the offset of an address in this PE's heap. WQEs use it, here and at every PE.
   GSHMEM_FN std::uint64_t offset(const void* p) const {
     return static_cast<std::uint64_t>(static_cast<const char*>(p) - heap);
   }
@@ -297,9 +300,9 @@ struct PostingOf : Posting {
     return entries.entries() * static_cast<std::uint32_t>(this->group.size());
   }
 };
-/// What a call needs of the state, which may be in no cache: after an acquire each sector of it
-/// comes from the second level, 360 clocks on an H100. So it is asked for at once, in front of what
-/// depends on it.
+/// The members of the state that a call needs. They may not be in the first-level cache: after an
+/// acquire each sector comes from the second level, which takes 360 clocks on an H100. So all are
+/// loaded at once, before the loads that depend on them.
 struct PostState {
   std::uint64_t queues, cursors, heap;
   std::uint32_t traits;
@@ -308,12 +311,12 @@ struct PostState {
         cursors(load_bulk(reinterpret_cast<const std::uint64_t*>(&state.nic.cursors))),
         heap(load_bulk(reinterpret_cast<const std::uint64_t*>(&state.heap))),
         traits(load_bulk(&state.nic.traits)) {}
-  /// Its keys are those of the queue.
+  /// Does the address have the keys of the queue?
   GSHMEM_FN bool has_in_heap(const void* p) const {
     return !abi::QueueTraits::is_beyond(traits, reinterpret_cast<std::uint64_t>(p) - heap);
   }
 };
-/// By queue `index`.
+/// Prepares posting to queue `index`.
 GSHMEM_FN void post_by(Posting& posting, const State& state, const PostState& held,
                        std::uint32_t index) {
   posting.state = &state;
@@ -322,7 +325,7 @@ GSHMEM_FN void post_by(Posting& posting, const State& state, const PostState& he
   posting.held_traits = held.traits;
   posting.heap = reinterpret_cast<const char*>(held.heap);
 }
-/// As above, by loads one after the other, which take fewer registers.
+/// As above, with loads one after another, which take fewer registers.
 GSHMEM_FN void post_by(Posting& posting, const State& state, std::uint32_t index) {
   posting.state = &state;
   posting.queue = Queue(state.nic.queues + index);
@@ -331,21 +334,21 @@ GSHMEM_FN void post_by(Posting& posting, const State& state, std::uint32_t index
   posting.heap = state.heap;
 }
 
-// The call step by step, for what has to wait, is the first of its queue, or needs registers for
-// something else. Each step calls nothing, and works on memory. Every thread of the group takes
-// them, its first one acts for all; where a step returns true, the thread must wait (queue_await)
-// before it takes the next.
+// The steps of a call that has to wait, is the first of its queue, or needs its registers for
+// something else. Each step calls no function, and works on memory. Every thread of the group takes
+// the steps, and its first thread acts for all. When a step returns true, the thread must wait
+// (queue_await) before it takes the next.
 
-/// Reserves.
+/// Reserves the entries.
 template <class Entries>
 GSHMEM_OUTLINE void step_reserve(PostingOf<Entries>& posting) {
   if (!posting.group.first()) return;
   posting.first = reserve(posting.cursor, posting.traits(), posting.count()).first;
 }
 
-/// Notes that the queue is used; then there must be room. Entries [end - depth, end) may be written
-/// when those of the lap before are complete. (A WQE is known to be complete by its first entry
-/// only, so this may wait for one WQE more than it must.)
+/// Notes that the queue is used, and then checks for room. Entries [end - depth, end) may be
+/// written when those of the previous lap are complete. (Only the first entry of a WQE shows its
+/// completion, so this may wait for one WQE more than it must.)
 template <class Entries>
 GSHMEM_OUTLINE bool step_room(PostingOf<Entries>& posting) {
   if (!posting.group.first()) return false;
@@ -360,8 +363,8 @@ GSHMEM_OUTLINE bool step_room(PostingOf<Entries>& posting) {
   return load_acquire_gpu(&posting.cursor->done) < end - depth;
 }
 
-/// Units of a Posting's entries on the way to their places. What is known of the queue is loaded
-/// unit by unit.
+/// Writes the units of a Posting's entries into the queue. Queue properties are loaded again for
+/// each unit.
 class StepStore {
  public:
   std::uint32_t units = 0, second = 0;  ///< for the image functions
@@ -384,15 +387,16 @@ class StepStore {
   std::uint32_t index_, last_;
 };
 
-/// Writes, if there is room; then it must be the group's turn.
+/// Writes the entries, if there is room. Afterwards it must be the group's turn.
 template <class Entries>
 GSHMEM_OUTLINE bool step_write(PostingOf<Entries>& posting) {
   if (posting.end != PostEnd::kGood) {
-    // No hole for later calls to ring over. (On a shared queue nobody gets the turn after one.)
+    // This leaves no hole that later calls could ring over. (On a shared queue no writer gets its
+    // turn after a hole.)
     if (is_exclusive(posting.traits())) store_relaxed(&posting.cursor->reserved, posting.first);
     posting.first = kQueueFailed;
   }
-  posting.group.sync();  // all see the number that the first thread has found
+  posting.group.sync();  // all threads get the index that the first thread has found
   posting.first = posting.group.from_first(posting.first);
   if (posting.first == kQueueFailed) return false;
   posting.tail = last_entries(posting.entries, posting.group);
@@ -406,8 +410,8 @@ GSHMEM_OUTLINE bool step_write(PostingOf<Entries>& posting) {
   return !is_exclusive(posting.traits());
 }
 
-/// Publishes in the turn. `target` is then what to wait for; kQueueFailed where another thread's
-/// wait has ended the call. A thread whose own wait did keeps what it waited for.
+/// Publishes in the turn. `target` is then the position to wait for, or kQueueFailed if another
+/// thread's wait has ended the call. A thread whose own wait failed keeps its target.
 template <class Entries>
 GSHMEM_OUTLINE void step_publish(PostingOf<Entries>& posting) {
   if (posting.end != PostEnd::kGood) {
@@ -416,7 +420,7 @@ GSHMEM_OUTLINE void step_publish(PostingOf<Entries>& posting) {
     if (has_register(posting.traits())) queue_fence(posting.traits());
     const Publication what(posting.traits(), posting.taken(), posting.count(), posting.tail);
     if (what.rings) queue_ring(posting.queue.bells(), posting.traits(), what.end);
-    keep_in_memory(posting);  // fewer registers
+    keep_in_memory(posting);  // saves registers
     if (is_exclusive(posting.traits())) {
       pass_own(posting.cursor, posting.first + posting.count(), posting.tail);
     } else {
@@ -432,7 +436,7 @@ GSHMEM_OUTLINE void step_publish(PostingOf<Entries>& posting) {
                        : posting.first + posting.count() - posting.tail + 1;
 }
 
-/// What is left of a call that is reserved. Does not report.
+/// Executes the remaining steps of a call with a reservation. Does not report.
 template <class Entries>
 GSHMEM_FN void post_reserved(PostingOf<Entries>& posting) {
   if (posting.group.first() && posting.queue.number() == 0) queue_connect(posting);
@@ -441,8 +445,8 @@ GSHMEM_FN void post_reserved(PostingOf<Entries>& posting) {
   step_publish(posting);
 }
 
-/// What post_at_once has left, and a wait for the end if the call has a name for that. False: it
-/// could not be made, or did not end well, which is on record as a fault then.
+/// Executes the steps that post_at_once has left, and waits for completion if `awaited_as` is
+/// given. Returns false if the call was not posted or failed, which is then recorded as a fault.
 template <class Entries>
 GSHMEM_OUTLINE bool post_end(PostingOf<Entries>& posting, const char* awaited_as) {
   begin_wait(posting, awaited_as);
@@ -456,20 +460,20 @@ GSHMEM_OUTLINE bool post_end(PostingOf<Entries>& posting, const char* awaited_as
   return post_report(posting) && posting.good();
 }
 
-/// Who may share a reservation with the caller: nobody, or threads of its warp that make the same
-/// call at the same time. A reservation of a whole warp must leave room for what may be left
-/// without a doorbell.
+/// The threads that may share a reservation with the caller: none, or threads of its warp that make
+/// the same call at the same time. A reservation of a whole warp must leave room for entries that
+/// may have no doorbell.
 enum class Sharing { kNone, kWarp };
 template <Sharing kSharing>
 GSHMEM_FN bool is_shared(std::uint32_t traits, std::uint32_t entries) {
   if (kSharing == Sharing::kNone || is_exclusive(traits) || is_alone()) return false;
   return entries == 1 || entries * 32 <= abi::QueueTraits::depth(traits) / 2;
 }
-/// Ways into a queue that meet at different places, and so have groups of their own. A call that
-/// waits for its end may not hold up one that returns before.
+/// Paths into a queue that synchronize at different points, and so have groups of their own. A call
+/// that waits for completion must not delay one that returns before.
 enum class PostWay : std::uint32_t { kAtOnce = 0, kBySteps = 64, kAwaited = 96 };
-/// Threads that come together, by the same way, with as many entries. (Cursors are 384 bytes
-/// apart.)
+/// Forms a group of the threads that arrive together, take the same path, and have the same number
+/// of entries. (Cursors are 384 bytes apart.)
 template <class Entries>
 GSHMEM_FN Converged group_at(const QueueCursor* cursor, PostWay way, const Entries& entries) {
   const std::uint32_t image = std::is_same_v<Entries, OneEntry> ? 0 : 128;
@@ -477,9 +481,9 @@ GSHMEM_FN Converged group_at(const QueueCursor* cursor, PostWay way, const Entri
                    image + entries.entries());
 }
 
-/// Makes the call. `awaited_as`: its name if it returns when all is complete. False: it could not,
-/// or did not end well, which is on record as a fault then. `Held`, `HeldTogether`: how the
-/// entries are passed on, by value or from memory.
+/// Makes the call. `awaited_as` is its name if it returns when everything is complete. Returns
+/// false if it was not posted or failed, which is then recorded as a fault. `Held` and
+/// `HeldTogether` say how the entries are passed, by value or from memory.
 template <Sharing kSharing, class Held, class HeldTogether, class Entries>
 GSHMEM_FN bool post_held(PostingOf<Entries>& posting, const char* awaited_as = nullptr) {
   const std::uint32_t traits = posting.traits(), own = posting.entries.entries();
@@ -512,8 +516,7 @@ GSHMEM_FN bool post(PostingOf<WqeImage>& posting, const char* awaited_as = nullp
   return post_held<kSharing, const WqeImage&, const WqeImage&>(posting, awaited_as);
 }
 
-/// Makes the call step by step; begin_wait comes before. Recording the fault is left to the caller
-/// (post_report).
+/// Makes the call step by step, after begin_wait. The caller records the fault (post_report).
 template <Sharing kSharing, class Entries>
 GSHMEM_FN void post_by_steps(PostingOf<Entries>& posting) {
   const std::uint32_t own = posting.entries.entries();

@@ -1,36 +1,36 @@
 // The queue protocol: reserve entries, write them, publish in turn, ring the doorbell, and find out
-// what has completed. Who consumes the queue is invisible here. Included by
+// what has completed. It does not depend on the consumer. Included by
 // device/network/network_path.h; checked by tests/model (every interleaving of a small queue) and
 // tests/nic.
 //
 // An entry is reserved, written, published, rung and done, in this order. `reserved`, `ready` and
 // `done` (QueueCursor) count entries since the queue was made; `ready`, a PublishedWord, counts
-// what is published.
+// published entries.
 //
-//  - A writer publishes when `ready` has reached its own first entry. The turn is the lock: no
-//    other is needed, and doorbells of one queue are stored in order.
-//  - The doorbell is left to the next writer when one has reserved already, unless a multiple of
-//    `batch` was crossed. So fewer than `batch` published entries are ever without a doorbell, and
-//    a writer that waits for room after them (batch + one reservation <= depth, see QueueSet) gets
-//    it from entries that were rung.
-//  - Only the last WQE of a reservation asks for a completion; it completes in order, so it stands
-//    for all before it. The CQ is collapsed: its one entry holds the newest completion.
+// - A writer publishes when `ready` has reached its own first entry. The turn is the lock: no other
+//   is needed, and doorbells of one queue are stored in order.
+// - The doorbell is left to the next writer when one has reserved already, unless a multiple of
+//   `batch` was crossed. So fewer than `batch` published entries are ever without a doorbell. A
+//   writer that waits for room after them (batch + one reservation <= depth, see QueueSet) gets it
+//   from entries that were rung.
+// - Only the last WQE of a reservation requests a completion. WQEs complete in order, so it stands
+//   for all before it. The CQ is collapsed: its one entry holds the newest completion.
 //
-// Order. (1) Entries are visible before `ready` moves past them: release fence of the writer, at
-// the scope of the queue's memory, before the addition that moves it. (2) Whoever rings has
-// acquired `ready`, which synchronizes with all writers before, since they only ever add to it: so
-// all entries up to there are visible before the doorbell record, and the record before the
-// doorbell. (3) Who has rung passes the turn on by a release: doorbells come in order. (4) A
+// Order. (1) Entries are visible before `ready` moves past them: the writer's release fence, at the
+// scope of the queue's memory, comes before the addition that moves it. (2) The thread that rings
+// has acquired `ready`, which synchronizes with all writers before, since they only ever add to it.
+// So all entries up to there are visible before the doorbell record, and the record before the
+// doorbell. (3) A thread that has rung passes the turn by a release: doorbells are in order. (4) A
 // completion is read with acquire: data that the NIC has written before it is visible.
 //
-// A writer reads `ready` and `done` without acquiring them: an acquire drops the first-level cache.
-// After them it only stores. GPUs order that (a store whose branch a load decides comes after the
-// load), where PTX's model would want the acquire. The user of an exclusive queue keeps `reserved`
-// in that cache (load_own).
+// A writer reads `ready` and `done` without acquiring them, since an acquire drops the first-level
+// cache. Afterwards it only stores. GPUs order that (a store whose branch a load decides comes
+// after the load), although PTX's model would require the acquire. The user of an exclusive queue
+// keeps `reserved` in that cache (load_own).
 //
-// Where the doorbell is a register of a NIC, (2) and (3) are cheaper. The writer fences in its
-// turn, so that its one fence stands between the turn and the doorbell, and passes the turn on by
-// an addition that releases nothing. The record follows the doorbell (queue_ring).
+// If the doorbell is a register of a NIC, (2) and (3) are cheaper. The writer fences in its turn,
+// so that its one fence is between the turn and the doorbell, and passes the turn by an addition
+// that releases nothing. The record follows the doorbell (queue_ring).
 #pragma once
 
 #include <gshmem/abi/state.h>
@@ -45,7 +45,7 @@ using abi::PublishedWord;
 using abi::QueueCursor;
 using abi::QueueView;
 
-/// Where entries go, and where it is said that they are there: what a call needs, by one load each.
+/// The addresses where a call writes its entries: all that it needs, by one load each.
 struct QueueEntries {
   Word16* entries;
   std::uint32_t number;
@@ -57,8 +57,8 @@ struct QueueBells {
   std::uint32_t number;
 };
 
-/// A queue by the address of its view, of which every use loads what it needs: the view's values in
-/// registers would be registers of every kernel that might communicate.
+/// A queue, identified by the address of its view. Every use loads what it needs: the view's values
+/// in registers would be registers of every kernel that might communicate.
 class Queue {
  public:
   GSHMEM_FN explicit Queue(const QueueView* view) : view_(view) {}
@@ -68,8 +68,8 @@ class Queue {
   GSHMEM_FN abi::Be32* send_record() const { return pointer(view_->send_record); }
   GSHMEM_FN const abi::Be32* completion() const { return pointer(view_->completion); }
   GSHMEM_FN char* entries() const { return pointer(view_->entries); }
-  /// The newest one; place() may still find none in a queue that is connected. A number stays: only
-  /// where the cache has none is it looked for in memory.
+  /// Returns the newest number; place() may still find none in a queue that is connected. A number
+  /// never changes, so memory is read only if the cache has none.
   GSHMEM_FN std::uint32_t number() const {
     const std::uint32_t known = word(view_->number);
     return known != 0 ? known : load_relaxed(&view_->number);
@@ -89,12 +89,12 @@ class Queue {
   }
   GSHMEM_FN QueueBells bells() const { return bells(number()); }
   GSHMEM_FN int pe() const { return static_cast<int>(ends() & 0xffff); }
-  /// QueueView::nic and rail.
+  /// Returns QueueView::nic; likewise for rail.
   GSHMEM_FN std::uint32_t nic() const { return ends() >> 16 & 0xff; }
   GSHMEM_FN std::uint32_t rail() const { return ends() >> 24; }
 
  private:
-  /// Of `pe`, `nic` and `rail`, which are one word.
+  /// Returns `pe`, `nic` and `rail`, which are one word.
   GSHMEM_FN std::uint32_t ends() const {
     static_assert(offsetof(QueueView, rail) == offsetof(QueueView, pe) + 3);
     return load_constant(reinterpret_cast<const std::uint32_t*>(&view_->pe));
@@ -108,7 +108,7 @@ class Queue {
     static_assert(sizeof(T) == sizeof(std::uint32_t));
     return load_constant(reinterpret_cast<const std::uint32_t*>(&field));
   }
-  /// The 16 bytes of the view that begin with a field.
+  /// Returns the 16 bytes of the view that begin with a field.
   template <class T>
   GSHMEM_FN static Word16 unit(const T& field) {
     return load_constant(reinterpret_cast<const Word16*>(&field));
@@ -116,40 +116,41 @@ class Queue {
   const QueueView* view_;
 };
 
-/// No position in a queue: the call failed.
+/// The call failed; this is never a position in a queue.
 inline constexpr std::uint64_t kQueueFailed = ~std::uint64_t{0};
 
-/// What a thread on the network path may have to wait for.
+/// The conditions that a thread on the network path may have to wait for.
 enum class Await : std::uint32_t { kDone, kRoom, kTurn, kScratch, kConnection };
 enum class PostEnd : std::uint32_t { kGood, kStopped, kTooLong, kQueueError };
 
-/// One call on the network path, and what it may have to wait for. Registers of a kernel are those
-/// that live across a call plus those of what is called, level by level; so everything of a call
-/// lies here, in the thread's local memory, and the call is a sequence of steps that call nothing
-/// further. Each takes what it needs from here, and only the address of the Post lives in between.
+/// One call on the network path, and what it may have to wait for. The registers of a kernel are
+/// those that are live across a call plus those of the called function, level by level. So all data
+/// of a call is here, in the thread's local memory, and the call is a sequence of steps that call
+/// no further function. Each step loads what it needs from here, and only the address of the Wait
+/// is live in between.
 ///
-/// What ends a wait is noted (`end`), and recorded as a fault by post_report when the steps are
-/// over. With the fault at the bottom of all functions, and arguments kept in each of them, a
-/// kernel of 31 registers became one of 50 by a dormant gshmem_int_p, and of 74 by a get; now 32
-/// and 40 (STREAM of tests/device/registers, nvcc 13.0).
+/// The reason why a wait ended is noted (`end`), and post_report records it as a fault after the
+/// steps. With the fault at the bottom of all functions, and arguments kept in each of them, a
+/// kernel of 31 registers had 50 with a dormant gshmem_int_p, and 74 with a get; now it has 32 and
+/// 40 (STREAM of tests/device/registers, nvcc 13.0).
 struct Wait {
   const State* state;
   Queue queue{nullptr};
   const char* call;  ///< for messages
   std::uint64_t target;
-  std::uint64_t started;  ///< at its first look at the clock, or when it last saw progress
-  std::uint32_t left;     ///< entries that it has seen between it and its end
+  std::uint64_t started;  ///< time of its first check of the clock, or of its last progress
+  std::uint32_t left;     ///< number of entries ahead of it at the last check
   Await await;
   PostEnd end;
-  std::uint32_t bad;       ///< completions that cannot be (queue_poll)
-  std::uint32_t ready;     ///< low bits of the PublishedWord that was the turn
-  std::uint32_t reserved;  ///< low bits of the entries that were reserved then
+  std::uint32_t bad;       ///< number of impossible completions (queue_poll)
+  std::uint32_t ready;     ///< low bits of the PublishedWord at the turn
+  std::uint32_t reserved;  ///< low bits of the number of entries that were reserved then
 
   GSHMEM_FN std::uint32_t traits() const { return state->nic.traits; }
-  /// Neither this thread nor the one that posts for it has failed.
+  /// Has neither this thread nor the one that posts for it failed?
   GSHMEM_FN bool good() const { return end == PostEnd::kGood && target != kQueueFailed; }
 };
-/// Makes the Wait of a call with a state, and a queue if it waits for one.
+/// Initializes the Wait of a call with a state, and a queue if it waits for one.
 GSHMEM_FN void begin_wait(Wait& wait, const char* call) {
   wait.call = call ? call : "network";
   wait.target = 0;
@@ -167,18 +168,19 @@ GSHMEM_FN void begin_wait(Wait& wait, const State* state, const QueueView* view,
   begin_wait(wait, call);
 }
 
-/// Looks at the completion once. WQEs whose first entry is before the result are complete;
+/// Polls the completion once. WQEs whose first entry is before the result are complete;
 /// kQueueFailed when the entry is an error.
 ///
-/// The counter has 16 bits. The base is read first: against a newer counter an older base can only
-/// yield too little, while a newer base against an older counter would yield 2^16 too much.
+/// The counter has 16 bits. The base is read first: with a newer counter an older base can only
+/// yield too little, while a newer base with an older counter would yield 2^16 too much.
 ///
-/// No more than `depth` entries are posted and not complete. A counter further ahead is stale or
-/// wrong, and changes nothing; it is counted unless `done` has moved since the base was read.
+/// At most `depth` entries are posted and not complete. A counter further ahead is stale or wrong,
+/// and has no effect; it is counted unless `done` has moved since the base was read.
 GSHMEM_FN std::uint64_t queue_poll(Wait& wait) {
   const Queue queue = wait.queue;
   const std::uint64_t base = load_acquire_gpu(&queue.cursor()->done);
-  // Acquire pairs with whoever writes completions (a NIC; transport/softnic, transport/ofi).
+  // Acquire pairs with the consumer that writes completions (a NIC; transport/softnic,
+  // transport/ofi).
   const std::uint32_t word = Be32::from_raw(load_acquire(&queue.completion()->raw)).get();
   const std::uint32_t opcode = word >> 4 & 0xf;
   if (opcode != static_cast<std::uint32_t>(abi::CompletionOpcode::kRequester)) {
@@ -194,22 +196,22 @@ GSHMEM_FN std::uint64_t queue_poll(Wait& wait) {
   return base + ahead;
 }
 
-/// `ready` is the turn of the writer whose first entry is `first`.
+/// Is it the turn of the writer whose first entry is `first`?
 GSHMEM_FN bool is_turn(std::uint32_t ready, std::uint64_t first) {
   constexpr std::uint32_t kBits = PublishedWord::kBits;
   return ready >> kBits == (static_cast<std::uint32_t>(first) << kBits) >> kBits;
 }
 
-/// A wait begins.
+/// Begins a wait.
 GSHMEM_FN void wait_for(Wait& wait, Await what, std::uint64_t target) {
   wait.await = what;
   wait.target = target;
   wait.started = 0;
 }
 
-/// The thread may poll again. Otherwise `wait.end` says why not. `left`: entries that are in front
-/// of it. The time that it may wait counts from when these last became fewer, and who has many in
-/// front polls less often, so that those who have few get on.
+/// May the thread poll again? Otherwise `wait.end` has the reason. `left` is the number of entries
+/// ahead of it. The timeout counts from when this number last fell. A thread with many entries
+/// ahead polls less often, so that those with few make progress.
 GSHMEM_FN bool post_may_wait(Wait& wait, unsigned polls, std::uint32_t left) {
   if (look_is_due(polls)) {
     const std::uint64_t before = left == wait.left ? wait.started : 0;
@@ -229,15 +231,15 @@ GSHMEM_FN bool post_may_wait(Wait& wait, unsigned polls, std::uint32_t left) {
   } else if (wait.await == Await::kScratch) {
     pause(polls);
   } else {
-    pause_far(polls);  // the completion lies in host memory
+    pause_far(polls);  // the completion is in host memory
     if (wait.await == Await::kRoom) pause_behind(polls, left);
   }
   return true;
 }
 
-/// Waits for what `wait.await` and `wait.target` say: WQEs that begin before the target are
-/// complete, or it is the turn of the writer whose first entry is the target. False: it had to end
-/// without.
+/// Waits for the condition of `wait.await` and `wait.target`: WQEs that begin before the target are
+/// complete, or it is the turn of the writer whose first entry is the target. Returns false if it
+/// had to end early.
 GSHMEM_OUTLINE bool queue_await(Wait& wait) {
   unsigned polls = 1;
   wait.started = 0;
@@ -266,7 +268,7 @@ GSHMEM_OUTLINE bool queue_await(Wait& wait) {
   return false;
 }
 
-/// Asks the host to connect the queue, and waits until both ends are.
+/// Requests the host to connect the queue, and waits until both ends are connected.
 GSHMEM_OUTLINE void queue_connect(Wait& wait) {
   wait_for(wait, Await::kConnection, 0);
   abi::FirstUse* const use = wait.state->nic.first_use + wait.queue.index();
@@ -281,8 +283,8 @@ GSHMEM_OUTLINE void queue_connect(Wait& wait) {
   if (number != 0) wait.queue.set_number(number);
 }
 
-/// The completion says error. Returns what the first one that anyone saw tells: entries that are
-/// flushed after it overwrite it.
+/// For a completion that is an error. Returns the data of the first error that any thread saw: the
+/// completions of entries that are flushed after it overwrite it.
 GSHMEM_FN FaultInfo queue_fault(Queue queue) {
   const Be32* last = queue.completion();
   const std::uint32_t word = Be32::from_raw(load_acquire(&last->raw)).get();
@@ -318,20 +320,20 @@ GSHMEM_FN const char* await_name(const Wait& wait) {
   return wait.call;
 }
 
-/// Why the call could not end well, unless another fault has stopped it.
+/// Returns why the call failed, unless another fault has stopped it.
 GSHMEM_FN FaultInfo post_fault(const Wait& wait) {
   if (wait.end == PostEnd::kQueueError) return queue_fault(wait.queue);
   FaultInfo info{GSHMEMX_ERROR_TIMEOUT, await_name(wait), "wait", now_ns() - wait.started,
                  wait.state->timeout_ns};
-  if (wait.await == Await::kScratch) return info;  // of all queues
+  if (wait.await == Await::kScratch) return info;  // it concerns all queues
   info.pe = wait.queue.pe();
-  if (wait.await == Await::kConnection) return info;  // it is none yet
+  if (wait.await == Await::kConnection) return info;  // it has no number yet
   info.queue = wait.queue.number();
   info.wqe_index = static_cast<std::uint32_t>(wait.target - 1) & 0xffff;
   return info;
 }
 
-/// Records why the call could not end well; the last thing that it does. True: it did.
+/// Records why the call failed; this is its last step. Returns true if it succeeded.
 GSHMEM_OUTLINE bool post_report(Wait& wait) {
   if (wait.bad != 0) atomic_add(&wait.state->control->bad_completions, wait.bad);
   if (wait.end == PostEnd::kGood) return true;
@@ -343,8 +345,8 @@ GSHMEM_OUTLINE bool post_report(Wait& wait) {
   return false;
 }
 
-/// As post_report, for a call that returns a status: also under FaultPolicy::kAbort nothing ends
-/// here.
+/// As post_report, for a call that returns a status: it ends nothing, even with
+/// FaultPolicy::kAbort.
 GSHMEM_OUTLINE bool post_note(Wait& wait) {
   if (wait.bad != 0) atomic_add(&wait.state->control->bad_completions, wait.bad);
   if (wait.end == PostEnd::kGood) return true;
@@ -356,18 +358,18 @@ GSHMEM_FN bool is_exclusive(std::uint32_t traits) {
   return (traits & abi::QueueTraits::kExclusive) != 0;
 }
 
-/// The doorbell is a register of the NIC.
+/// Is the doorbell a register of the NIC?
 GSHMEM_FN bool has_register(std::uint32_t traits) {
   return (traits & abi::QueueTraits::kRegister) != 0;
 }
 
-/// As far as the consumer must see. A release only: an acquire would also drop what is cached, the
-/// queue's values and the state among it, for nothing, because nothing is loaded that other writers
+/// Fences at the scope of the consumer. It only releases: an acquire would also drop cached data,
+/// such as the queue's values and the state, in vain, because nothing is loaded that other writers
 /// have stored. (That they have published means that their stores have reached the consumer: the
-/// addition that says so began when their fence had ended.)
+/// addition that published them began after their fence.)
 ///
-/// Each fence is in a loop that never goes round: short branches become predicates, and a fence
-/// that is predicated off still takes 160 clocks.
+/// Each fence is in a loop that never repeats: short branches become predicates, and a fence that
+/// is predicated off still takes 160 clocks.
 GSHMEM_FN void queue_fence(std::uint32_t traits) {
   if (traits & abi::QueueTraits::kGpuMemory) {
     GSHMEM_NO_UNROLL
@@ -382,7 +384,7 @@ GSHMEM_FN void queue_fence(std::uint32_t traits) {
   }
 }
 
-/// Passes the turn on: adds to the PublishedWord. `rang`: the doorbell comes before those of later
+/// Passes the turn: adds to the PublishedWord. `rang`: the doorbell comes before those of later
 /// turns.
 GSHMEM_FN void queue_advance(QueueCursor* cursor, std::uint64_t more, bool rang) {
   if (rang) {
@@ -392,12 +394,12 @@ GSHMEM_FN void queue_advance(QueueCursor* cursor, std::uint64_t more, bool rang)
   }
 }
 
-/// Tells the NIC that everything before `end` is there. Only in the turn.
+/// Tells the NIC that all entries before `end` are ready. Call it only in the turn.
 ///
-/// A register of the NIC is rung before the record is stored, and again after: the NIC reads the
+/// A register of the NIC is rung before the record is stored, and again after. The NIC reads the
 /// record only when it recovers from an error, and then finds the doorbell that covers it (DOCA
-/// GPUNetIO and UCX's uct/ib/mlx5/gdaki do so). Where the NIC has none it is rung once. A word that
-/// a host thread forwards comes once, after the record where that must be there before
+/// GPUNetIO and UCX's uct/ib/mlx5/gdaki do so). If the NIC uses no record, it is rung once. A word
+/// that a host thread forwards is stored once, after the record if that must be visible before
 /// (kRecordFirst).
 GSHMEM_FN void queue_ring(const QueueBells& bells, std::uint32_t traits, std::uint32_t end) {
   const std::uint64_t value = abi::doorbell_value(end, bells.number);
@@ -414,15 +416,16 @@ GSHMEM_FN void queue_ring(const QueueBells& bells, std::uint32_t traits, std::ui
   }
 }
 
-/// quiet looks only at queues that were ever used.
+/// quiet checks only queues that were ever used.
 GSHMEM_FN void queue_note_used(const Wait& wait) {
   const std::uint32_t index = wait.queue.index();
   atomic_or(&wait.state->nic.used[index / 32], 1u << index % 32);
 }
 
-/// Everything that was published before the call is complete at its target. Does not report. Where
-/// somebody has seen that already the completion, which may lie in host memory, is not asked again:
-/// what the NIC has written before it is in memory, and the acquire drops what was cached.
+/// Waits until everything that was published before the call is complete at its target. Does not
+/// report. If another thread has seen the completion already, it is not read again, since it may be
+/// in host memory. Data that the NIC has written before it is in memory, and the acquire drops
+/// cached data.
 GSHMEM_FN bool queue_try_quiet(Wait& wait) {
   const std::uint64_t published = load_relaxed(&wait.queue.cursor()->ready);
   if (published == 0) return true;
@@ -431,7 +434,8 @@ GSHMEM_FN bool queue_try_quiet(Wait& wait) {
   return queue_await(wait);
 }
 
-/// Everything that was published before the call is complete. False: it had to end without.
+/// Waits until everything that was published before the call is complete. Returns false if it had
+/// to end early.
 GSHMEM_FN bool queue_quiet(const State& state, Queue queue, const char* call) {
   Wait wait;
   begin_wait(wait, &state, queue.view(), call);

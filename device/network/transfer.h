@@ -1,32 +1,33 @@
-// The long way of the network path: what is more than one WQE, has its data outside the heap, or
-// must be followed by a DUMP. A Request is worked off step by step, in local memory (execute_long),
-// by the protocol of queue.h. One thread of a group posts; addresses are offsets into the heaps, or
-// beyond them into registered memory. One key covers the heap, one each of what is registered.
+// The general path of the network: calls that take more than one WQE, have their data outside the
+// heap, or must be followed by a DUMP. A Request is executed step by step, in local memory
+// (execute_long), by the protocol of queue.h. One thread of a group posts. Addresses are offsets
+// into the heaps, or beyond them into registered memory. One key covers the heap, and one each
+// range of registered memory.
 //
-// Other local memory has no key. What is put from there travels inside the entries, and may be
-// reused at once; what is fetched to there goes through a scratch slot of the heap.
+// Other local memory has no key. Data that is put from there is inside the entries, and its source
+// may be reused at once. Data that is fetched to there passes through a scratch slot of the heap.
 #pragma once
 
 #include "post.h"
 
 namespace gshmem::device::nic {
 
-/// A blocking put up to here goes inline even from the heap: it need not wait for the target.
+/// A blocking put of up to this size is inline even from the heap: it need not wait for the target.
 inline constexpr std::size_t kInlinePutBytes = 28;
 
-/// `value` modulo a number that is known to be a power of two most of the time.
+/// Returns `value` modulo a number that is known to be a power of two most of the time.
 GSHMEM_FN std::uint32_t modulo(std::uint32_t value, std::uint32_t by) {
   const std::uint32_t mask = by - 1;
   return by & mask ? value % by : value & mask;
 }
 
-/// By which NIC of the target a call must arrive there. Words that atomics change are changed by
-/// the first one only (NicView). `p` may meet atomics at a word; and what else travels inside
-/// entries is not waited for by blocking puts, but in front of atomics of the thread all the same.
+/// The NIC of the target at which a call must arrive. Words that atomics change are changed through
+/// the first one only (NicView). `p` may be used on a word that atomics use. Blocking puts do not
+/// wait for other inline payloads, which nevertheless must precede later atomics of the thread.
 enum class Rail : std::uint32_t { kAny, kFirst };
 
-/// Which of the queues to `pe` the calling thread uses: always the same one, and for what arrives
-/// by the first rail the first of the group that this one belongs to.
+/// Returns which of the queues to `pe` the calling thread uses. It is always the same one. For
+/// calls that arrive by the first rail, it is the first queue of its group.
 GSHMEM_FN std::uint32_t queue_index(const State& state, int pe, Rail rail) {
   const abi::NicView& nic = state.nic;
   std::uint32_t slot = 0;
@@ -41,8 +42,8 @@ GSHMEM_FN std::uint32_t queue_index(const State& state, int pe, Rail rail) {
   return static_cast<std::uint32_t>(pe) * nic.per_pe + slot;
 }
 
-/// By the calling thread's queue to `pe`. False: `symmetric` is not in the heap, and has other keys
-/// than those of the queue.
+/// Prepares posting to the calling thread's queue to `pe`. Returns false if `symmetric` is not in
+/// the heap, and so has other keys than those of the queue.
 GSHMEM_FN bool post_to(Posting& posting, const State& state, int pe, Rail rail,
                        const void* symmetric) {
   const PostState held(state);
@@ -50,18 +51,19 @@ GSHMEM_FN bool post_to(Posting& posting, const State& state, int pe, Rail rail,
   return held.has_in_heap(symmetric);
 }
 
-/// Offset of an address in this PE's heap: what WQEs call it, here and at every PE.
+/// Returns the offset of an address in this PE's heap. WQEs use it, here and at every PE.
 GSHMEM_FN std::uint64_t heap_offset(const State& state, const void* p) {
   return static_cast<std::uint64_t>(static_cast<const char*>(p) - state.heap);
 }
-/// What is not in registered memory has the keys of the queue.
+/// Memory that is not registered memory has the keys of the queue.
 GSHMEM_FN bool has_queue_keys(const State& state, const void* symmetric) {
   return !abi::QueueTraits::is_beyond(state.nic.traits, heap_offset(state, symmetric));
 }
-/// The NIC can read and write it: any part of the heap, that of the library included.
+/// Can the NIC access it? It can access any part of the heap, including that of the library.
 GSHMEM_FN bool in_heap(const State& state, const void* p, std::size_t bytes) {
   const std::uint64_t offset = heap_offset(state, p);
-  return (offset < state.heap_bytes) & (bytes <= state.heap_bytes - offset);  // one branch
+  // This form needs one branch.
+  return (offset < state.heap_bytes) & (bytes <= state.heap_bytes - offset);
 }
 
 /// When the source of a put may be reused.
@@ -70,27 +72,27 @@ enum class Reuse : std::uint32_t { kOnReturn, kAtQuiet };
 enum class Arrival : std::uint32_t { kOnReturn, kAtQuiet };
 
 enum class Operation : std::uint32_t { kPut, kGet, kPutSignal };
-/// How a transfer goes: WRITEs that carry the payload, WRITEs or READs between heaps, or READs into
-/// a scratch slot.
+/// How a transfer is executed: WRITEs with inline payload, WRITEs or READs between heaps, or READs
+/// into a scratch slot.
 enum class Way : std::uint32_t { kInline, kWrite, kRead, kFetch };
 
-/// A call: a transfer, or an atomic after one. As the Post, it lies in local memory, and what is
-/// left to do is noted in it.
+/// A call: a transfer, an atomic, or an atomic after a transfer. Like the Post, it is in local
+/// memory, and it holds what is left to do.
 struct Request {
   const State* state;
   Operation operation;
   int pe;
   bool blocking = false;
   Way way = Way::kInline;
-  std::uint32_t piece = 0;  ///< bytes of the WQE that was made last
+  std::uint32_t piece = 0;  ///< bytes of the last WQE
   const char* local = nullptr;
   const char* remote = nullptr;
-  std::size_t bytes = 0;   ///< 0: no transfer
-  void* target = nullptr;  ///< of the atomic; null: there is none (left)
+  std::size_t bytes = 0;   ///< 0: no transfer is left
+  void* target = nullptr;  ///< target of the atomic; null: none is left
   Amo amo{};
-  abi::ScratchSlot* slot = nullptr;  ///< where what is read arrives, if it needs one
-  bool reachable = false;            ///< the NIC reads and writes `local` itself
-  bool beyond = false;               ///< a place may be in registered memory
+  abi::ScratchSlot* slot = nullptr;  ///< receives fetched data, if needed
+  bool reachable = false;            ///< the NIC can access `local` itself
+  bool beyond = false;               ///< an address may be in registered memory
 
   GSHMEM_FN bool empty() const { return bytes == 0 && !target; }
   GSHMEM_FN std::uint32_t next_piece() const {
@@ -98,11 +100,11 @@ struct Request {
     if (way == Way::kFetch && most > sizeof(slot->data)) most = sizeof(slot->data);
     return bytes < most ? static_cast<std::uint32_t>(bytes) : most;
   }
-  /// Where the NIC reads or writes on this side.
+  /// Returns the local address that the NIC accesses.
   GSHMEM_FN const char* place() const {
     return way == Way::kFetch ? reinterpret_cast<const char*>(slot->data) : local;
   }
-  /// To what follows the last piece.
+  /// Advances to the data after the last chunk.
   GSHMEM_FN void advance() {
     local += piece;
     remote += piece;
@@ -132,8 +134,8 @@ GSHMEM_FN KeyedAddress local_place(const Post& post, const void* p) {
   return {post.offset(p), post.queue.local_key()};
 }
 
-// The steps of execute_long(), out of line for the sake of registers (see Post): it must keep
-// nothing but the request's address.
+// The steps of execute_long(), out of line to save registers (see Post): it must keep nothing but
+// the request's address.
 
 GSHMEM_FN Way way_of(const Request& request) {
   if (request.operation == Operation::kGet) return request.reachable ? Way::kRead : Way::kFetch;
@@ -141,7 +143,7 @@ GSHMEM_FN Way way_of(const Request& request) {
   return request.reachable && !small ? Way::kWrite : Way::kInline;
 }
 
-/// Chooses queue and way. True: a scratch slot is needed.
+/// Chooses the queue and how to transfer. Returns true if a scratch slot is needed.
 GSHMEM_OUTLINE bool begin(Request& request, Post& post) {
   request.way = way_of(request);
   const auto beyond = [&](const void* p) {
@@ -156,7 +158,7 @@ GSHMEM_OUTLINE bool begin(Request& request, Post& post) {
   return request.way == Way::kFetch;
 }
 
-/// The payload of `bytes` bytes at `source`, of any alignment, into the image.
+/// Copies the payload of `bytes` bytes at `source`, of any alignment, into the image.
 GSHMEM_FN void load_payload(std::uint32_t* to, const char* source, std::uint32_t bytes) {
   std::uint32_t at = 0;
   if (reinterpret_cast<std::uintptr_t>(source) % 4 == 0) {
@@ -182,8 +184,8 @@ template <class W>
 GSHMEM_FN void take_word(char* to, const char* from) {
   store_bulk(reinterpret_cast<W*>(to), load_relaxed(reinterpret_cast<const W*>(from)));
 }
-/// The part of a get that lies in the scratch slot, to its destination of any alignment: by words
-/// that both allow.
+/// Copies the fetched chunk from the scratch slot to its destination of any alignment, by words
+/// that both alignments allow.
 GSHMEM_FN void copy_fetched(char* to, const abi::ScratchSlot* slot, std::uint32_t bytes) {
   const char* from = reinterpret_cast<const char*>(slot->data);
   GSHMEM_NO_UNROLL
@@ -206,8 +208,9 @@ GSHMEM_FN void copy_fetched(char* to, const abi::ScratchSlot* slot, std::uint32_
   }
 }
 
-/// A scratch slot of the heap for the calling thread; none when the PE is stopped or none got free
-/// in time, and then `wait` says so. Slots are searched from a place that differs between threads.
+/// Claims a scratch slot of the heap for the calling thread. Returns null when the PE is stopped or
+/// no slot became free in time; then `wait` has the reason. The search begins at a slot that
+/// differs between threads.
 GSHMEM_OUTLINE abi::ScratchSlot* claim_scratch(Wait& wait) {
   constexpr std::uint32_t kMask = abi::kScratchSlots - 1;
   static_assert((abi::kScratchSlots & kMask) == 0);
@@ -224,11 +227,12 @@ GSHMEM_OUTLINE abi::ScratchSlot* claim_scratch(Wait& wait) {
   } while (post_may_wait(wait, polls++, 0));
   return nullptr;
 }
-/// Its contents have been read (release: the next owner's READ comes after). Out of line, or what
-/// its store needs would live in two registers all through execute_long().
+/// Frees a slot whose contents have been read (release: the next owner's READ comes after). It is
+/// out of line, since otherwise the operands of its store would occupy two registers all through
+/// execute_long().
 GSHMEM_OUTLINE void free_scratch(abi::ScratchSlot* slot) { store_release(&slot->busy, 0u); }
 
-/// The images of the next piece of a transfer: carried by the entry, or between heaps.
+/// Builds the images of the next chunk of a transfer: inline, or between heaps.
 GSHMEM_OUTLINE void make_inline(Request& request, Post& post) {
   request.piece = request.next_piece();
   std::uint32_t* payload =
@@ -241,16 +245,16 @@ GSHMEM_OUTLINE void make_between_heaps(Request& request, Post& post) {
                  remote_place(post, request.remote), local_place(post, request.place()),
                  request.piece);
 }
-/// Where data of READs may trail its completion, a DUMP of the last bytes that waits for the READ
-/// carries the completion: it ends when the NIC has read what it had written.
+/// If data of READs may arrive after their completion, a DUMP of the last bytes that waits for the
+/// READ carries the completion: it ends when the NIC has read what it had written.
 GSHMEM_OUTLINE void make_dump(const Request& request, Post& post) {
   if (!(post.state->nic.flags & abi::kNicReadNeedsDump)) return;
   const std::uint32_t bytes = request.piece < 4 ? request.piece : 4;
   image_dump(post.entries, 4, local_place(post, request.place() + request.piece - bytes), bytes);
 }
 
-/// The image of the atomic, after a transfer of one entry if there is one. (In two steps: one
-/// would have more registers than both.)
+/// Builds the image of the atomic, after a transfer of one entry if there is one. (It has two
+/// steps: one would take more registers than both.)
 GSHMEM_OUTLINE void make_operands(const Request& request, Post& post) {
   post.entries.second = request.piece == 0 ? 0 : 4;
   image_amo_operands(post.entries, post.entries.second, request.amo);
@@ -262,10 +266,10 @@ GSHMEM_OUTLINE void make_places(Request& request, Post& post) {
   request.target = nullptr;
 }
 
-/// The image of what is to be posted next; false when that is nothing. The atomic goes after the
-/// last piece in one reservation where the piece is one entry, else on its own: by the same thread
-/// on the same queue, where it is never visible before the writes in front of it (InfiniBand,
-/// section 9.5; contract of transport/nic/nic.h).
+/// Builds the image of the WQEs to be posted next; false when there are none. If the last chunk is
+/// one entry, the atomic follows it in the same reservation. Otherwise it is posted on its own, by
+/// the same thread on the same queue. There it is never visible before the writes before it
+/// (InfiniBand, section 9.5; contract of transport/nic/nic.h).
 GSHMEM_OUTLINE bool next_image(Request& request, Post& post) {
   request.advance();
   if (request.empty() || !post.good()) return false;
@@ -285,9 +289,9 @@ GSHMEM_OUTLINE bool next_image(Request& request, Post& post) {
   return true;
 }
 
-/// Which unit of the image names a place: in the order of the calls below.
+/// Which unit of the image contains the address, in the order of the calls below.
 enum class Place : std::uint32_t { kRemote, kLocal, kSecond };
-/// The key of a place in registered memory, into the image.
+/// Stores the key of an address in registered memory into the image.
 GSHMEM_OUTLINE void use_registered_key(const Request& request, Post& post, Place place) {
   const bool carries = request.piece != 0;
   std::uint32_t at = 1;
@@ -304,13 +308,13 @@ GSHMEM_OUTLINE void use_registered_key(const Request& request, Post& post, Place
   put_registered_key(post.entries.unit[at], *request.state, post.queue, use);
 }
 
-/// What has arrived in the scratch slot, to where it is wanted.
+/// Copies the fetched data from the scratch slot to its destination.
 GSHMEM_OUTLINE void take_result(const Request& request) {
   copy_fetched(const_cast<char*>(request.local), request.slot, request.piece);
 }
 
-/// Makes the call step by step, by one thread. A scratch slot stays taken after a failure: a late
-/// READ may still write there.
+/// Executes the call step by step, on one thread. A scratch slot is not freed after a failure: a
+/// late READ may still write to it.
 GSHMEM_OUTLINE void execute_long(Request& request) {
   if (request.empty()) return;
   request.reachable =

@@ -1,7 +1,7 @@
-// Work queue entries from arguments: functions that fill an image of one or two WQEs, in which only
-// the position in the queue is missing. An image is a WqeImage in memory, or the queue itself
-// (EntryStore, device/network/post.h). Layouts and their sources: include/gshmem/abi/mlx5.h; golden
-// bytes: tests/unit/wqe_test.cpp.
+// Builds work queue entries from arguments: functions that fill an image of one or two WQEs, in
+// which only the position in the queue is missing. An image is a WqeImage in memory, or the queue
+// itself (EntryStore, device/network/post.h). Layouts and their sources: include/gshmem/abi/mlx5.h;
+// golden bytes: tests/unit/wqe_test.cpp.
 #pragma once
 
 #include <gshmem/abi/queue.h>
@@ -17,17 +17,17 @@ using abi::Opcode;
 
 static_assert(sizeof(Word16) == abi::kSegmentBytes);
 
-/// Units of 16 bytes as in the queue, at most four entries. Where each WQE begins is its control
-/// unit, to which `placed` adds index, queue number and completion flag.
+/// Units of 16 bytes as in the queue, at most four entries. Each WQE begins with its control unit,
+/// to which `placed` adds index, queue number and completion flag.
 struct WqeImage {
   Word16 unit[16];
-  std::uint32_t units = 0;   ///< of all WQEs, gaps included
+  std::uint32_t units = 0;   ///< number of units of all WQEs, including gaps
   std::uint32_t second = 0;  ///< unit where a second WQE begins, a multiple of 4; 0 = there is none
   GSHMEM_FN void put(std::uint32_t at, Word16 word) { unit[at] = word; }
-  /// How many entries it takes, and which of them is the first of the last WQE.
+  /// entries() is the number of entries that it takes, and last() the first entry of the last WQE.
   GSHMEM_FN std::uint32_t entries() const { return (units + 3) / 4; }
   GSHMEM_FN std::uint32_t last() const { return second / 4; }
-  /// Copies it to where the units are to go. (Its keys are in it.)
+  /// Copies the units to their destination. (The keys are in them.)
   template <class Image, class Keys>
   GSHMEM_FN void fill(Image& image, const Keys&) const {
     GSHMEM_NO_UNROLL
@@ -37,11 +37,11 @@ struct WqeImage {
   }
 };
 
-/// What the control unit says about a whole WQE.
+/// The properties of a WQE that its control unit contains.
 struct WqeHead {
   Opcode opcode;
   std::uint8_t opmod;
-  std::uint8_t units;  ///< of 16 bytes, the control unit included
+  std::uint8_t units;  ///< number of units of 16 bytes, including the control unit
   std::uint8_t flags;  ///< abi::ControlFlags
 };
 
@@ -51,7 +51,7 @@ GSHMEM_FN Word16 control_unit(WqeHead head) {
           .raw,
       Be32(head.units).raw, static_cast<std::uint32_t>(head.flags) << 24 /* byte 11 */, 0};
 }
-/// The control unit of the WQE at entry `index` of queue `number`.
+/// Returns the control unit of the WQE at entry `index` of queue `number`.
 GSHMEM_FN Word16 placed(Word16 control, std::uint64_t index, std::uint32_t number,
                         std::uint32_t flags) {
   control.x |= Be32((static_cast<std::uint32_t>(index) & 0xffff) << 8).raw;
@@ -68,21 +68,21 @@ GSHMEM_FN Word16 remote_unit(std::uint64_t address, Be32 key) {
   const Be64 at(address);
   return {static_cast<std::uint32_t>(at.raw), static_cast<std::uint32_t>(at.raw >> 32), key.raw, 0};
 }
-/// At most 2^31 - 1 bytes.
+/// Makes a data segment of at most 2^31 - 1 bytes.
 GSHMEM_FN Word16 data_unit(std::uint32_t bytes, Be32 key, std::uint64_t address) {
   const Be64 at(address);
   return {Be32(bytes).raw, key.raw, static_cast<std::uint32_t>(at.raw),
           static_cast<std::uint32_t>(at.raw >> 32)};
 }
 
-/// A place in the heap of a PE, and the key of that heap.
+/// An offset into the heap of a PE, and the key of that heap.
 struct KeyedAddress {
   std::uint64_t offset;
   Be32 key;
 };
 
-/// WRITE or READ of `bytes` between two places. `Image` is a WqeImage, or where the units are to
-/// go.
+/// Makes a WRITE or READ of `bytes` between two addresses. `Image` is a WqeImage, or writes
+/// directly to the queue.
 template <class Image>
 GSHMEM_FN void image_transfer(Image& image, Opcode opcode, KeyedAddress remote, KeyedAddress local,
                               std::uint32_t bytes) {
@@ -92,14 +92,15 @@ GSHMEM_FN void image_transfer(Image& image, Opcode opcode, KeyedAddress remote, 
   image.units = 3;
 }
 
-/// Most bytes that a WRITE of four entries carries: 4 * 64 less control, remote and inline header.
+/// The largest payload that a WRITE of four entries carries: 4 * 64 less control, remote and inline
+/// header.
 inline constexpr std::uint32_t kInlineBytes = 220;
 
 GSHMEM_FN std::uint32_t inline_header(std::uint32_t bytes) {
   return Be32(abi::kInlineMarker | bytes).raw;
 }
-/// A WRITE that carries its payload of at most kInlineBytes; the caller stores the payload in the
-/// returned place.
+/// Makes a WRITE with an inline payload of at most kInlineBytes; the caller stores the payload at
+/// the returned address.
 GSHMEM_FN std::uint32_t* image_inline(WqeImage& image, KeyedAddress remote, std::uint32_t bytes) {
   image.units = 2 + (static_cast<std::uint32_t>(sizeof(abi::InlineHeader)) + bytes + 15) / 16;
   image.unit[0] = control_unit({Opcode::kRdmaWrite, 0, static_cast<std::uint8_t>(image.units), 0});
@@ -109,8 +110,8 @@ GSHMEM_FN std::uint32_t* image_inline(WqeImage& image, KeyedAddress remote, std:
   return &image.unit[2].y;
 }
 
-/// A DUMP of `bytes` of local memory, from unit `at` on, where an entry begins. It begins when the
-/// READs and atomics in front of it have ended.
+/// Makes a DUMP of `bytes` of local memory, from unit `at` on, where an entry begins. It begins
+/// when the READs and atomics before it have ended.
 template <class Image>
 GSHMEM_FN void image_dump(Image& image, std::uint32_t at, KeyedAddress local, std::uint32_t bytes) {
   image.second = at;
@@ -119,7 +120,7 @@ GSHMEM_FN void image_dump(Image& image, std::uint32_t at, KeyedAddress local, st
   image.units = at + 2;
 }
 
-/// Most bytes that a WRITE of one control, one remote and one more unit carries.
+/// The largest payload that a WRITE of one control, one remote and one more unit carries.
 inline constexpr std::uint32_t kShortInlineBytes = 12;
 struct ShortPayload {
   std::uint32_t word[3];
@@ -133,7 +134,7 @@ GSHMEM_FN void image_short_inline(Image& image, KeyedAddress remote, ShortPayloa
   image.units = 3;
 }
 
-/// An atomic of the API on `width` (4 or 8) bytes; operands of 4 bytes in the low halves.
+/// An atomic of the API on `width` (4 or 8) bytes; operands of 4 bytes are in the low halves.
 struct Amo {
   AmoOp op;
   std::uint32_t width;
@@ -175,10 +176,10 @@ GSHMEM_FN void image_masked_add(Image& image, std::uint32_t at, std::uint32_t wi
   image.units = at + 4;
 }
 
-/// The control and operand units of an atomic: InfiniBand's compare-and-swap and fetch-and-add of 8
-/// bytes, and the masked ones of both sizes for all that those two cannot do (rdma-core
-/// providers/mlx5/wqe.h). Masked swap: where (memory ^ compare) & compare mask is 0, the bits of
-/// the swap mask are taken from swap. Masked add: no carry leaves a bit that is set in boundary.
+/// Makes the control and operand units of an atomic: InfiniBand's compare-and-swap and
+/// fetch-and-add of 8 bytes, and the masked forms of both sizes for all other operations (rdma-core
+/// providers/mlx5/wqe.h). Masked swap: if (memory ^ compare) & compare mask is 0, the bits of the
+/// swap mask are taken from swap. Masked add: no carry leaves a bit that is set in boundary.
 template <class Image>
 GSHMEM_FN void image_amo_operands(Image& image, std::uint32_t at, const Amo& amo) {
   const std::uint64_t all = ~std::uint64_t{0};
@@ -210,7 +211,8 @@ GSHMEM_FN void image_amo_operands(Image& image, std::uint32_t at, const Amo& amo
   }
 }
 
-/// After image_amo_operands: what the atomic works on, and where its old value goes.
+/// Makes the units that follow image_amo_operands: the target of the atomic, and the address of its
+/// old value.
 template <class Image>
 GSHMEM_FN void image_amo_places(Image& image, std::uint32_t at, std::uint32_t width,
                                 KeyedAddress remote, KeyedAddress result) {
@@ -218,7 +220,8 @@ GSHMEM_FN void image_amo_places(Image& image, std::uint32_t at, std::uint32_t wi
   image.put(image.units - 1, data_unit(width, result.key, result.offset));
 }
 
-/// An atomic at unit `at` (0, or 4 after a WQE of one entry) whose old value goes to `result`.
+/// Makes an atomic at unit `at` (0, or 4 after a WQE of one entry) whose old value is stored to
+/// `result`.
 template <class Image>
 GSHMEM_FN void image_amo(Image& image, std::uint32_t at, const Amo& amo, KeyedAddress remote,
                          KeyedAddress result) {
@@ -227,8 +230,8 @@ GSHMEM_FN void image_amo(Image& image, std::uint32_t at, const Amo& amo, KeyedAd
   image_amo_places(image, at, amo.width, remote, result);
 }
 
-/// The old value, from what the NIC stored. Results of 4 bytes are big-endian, those of 8 bytes
-/// only where the NIC says so (abi::kNicFetchedBig).
+/// Returns the old value, from what the NIC stored. Results of 4 bytes are big-endian, those of 8
+/// bytes only if the NIC says so (abi::kNicFetchedBig).
 GSHMEM_FN std::uint64_t fetched_value(std::uint64_t stored, std::uint32_t width,
                                       std::uint32_t nic_flags) {
   if (width == 4) return abi::swap_bytes(static_cast<std::uint32_t>(stored));
