@@ -1,7 +1,7 @@
-// Atomic memory operations (OpenSHMEM 1.5, section 9.7), in place at system scope or by the NIC:
-// relaxed, atomic against every other AMO, signal and wait on the same object that goes the same
-// way (abi::AmoPath). Not against `p` and puts. T is 4 or 8 bytes. Signedness does not matter to
-// any of them, so they work on unsigned words.
+// Atomic memory operations (OpenSHMEM 1.5, section 9.7), executed at system scope or by the NIC.
+// They are relaxed, and atomic against every other AMO, signal and wait on the same object that
+// takes the same path (abi::AmoPath), but not against `p` and puts. T is 4 or 8 bytes. Signedness
+// does not matter to any of them, so they work on unsigned words.
 #pragma once
 
 #include "../network/network_path.h"
@@ -15,7 +15,7 @@ GSHMEM_FN Word<T>* amo_target(const State& state, const T* dest, int pe) {
   return reinterpret_cast<Word<T>*>(peer_address(state, const_cast<T*>(dest), pe));
 }
 
-/// The atomic as a NIC does it.
+/// Makes the atomic for a NIC.
 template <class T>
 GSHMEM_FN Amo nic_amo(AmoOp op, T operand, T cond) {
   return {op, sizeof(T), bits<Word<T>>(operand), bits<Word<T>>(cond)};
@@ -26,8 +26,8 @@ GSHMEM_FN T nic_fetching(AmoOp op, const State& state, const T* dest, T operand,
       nic::amo_fetching(state, const_cast<T*>(dest), nic_amo(op, operand, cond), pe)));
 }
 
-/// May be polled: whoever acquires afterwards (fence_acquire_system) sees what came before the
-/// value.
+/// This call may be used to poll: a thread that acquires afterwards (fence_acquire_system) sees
+/// what came before the value.
 template <class T>
 GSHMEM_FN T amo_fetch(const State& state, const T* source, int pe) {
   if (!amo_is_mapped(state, pe)) {

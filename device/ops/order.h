@@ -1,4 +1,4 @@
-// Ordering (OpenSHMEM 1.5, section 9.11) over both paths.
+// Ordering (OpenSHMEM 1.5, section 9.11) for both paths.
 #pragma once
 
 #include "../core/coop.h"
@@ -8,23 +8,23 @@
 namespace gshmem::device {
 
 /// Puts, AMOs and signals of this thread (group) before the fence arrive at each PE before those
-/// after it. A system fence orders stores to all PEs, which is more than asked; nothing cheaper
-/// does it. On the network neither the reliable connection (which orders no two writes in memory
-/// before their completion) nor several queues to a PE give that order, so fence waits as quiet
-/// does.
+/// after it. A system fence orders stores to all PEs, which is more than required, but nothing
+/// cheaper suffices. On the network neither the reliable connection (which orders no two writes in
+/// memory before their completion) nor several queues to a PE give that order, so fence waits as
+/// quiet does.
 template <class Coop>
 GSHMEM_FN void fence(Coop coop, const State& state) {
-  const bool by_network = state.nic.queues != nullptr;  // known before the fence ends
+  const bool by_network = state.nic.queues != nullptr;  // loaded before the fence ends
   coop.sync();
   fence_release_system();
   if (by_network) nic::quiet(coop, state, "fence");
   coop.sync();
 }
-/// Everything this thread (group) has issued is complete at its target. A mapped store is complete
-/// when the fence after it has returned; what went by the network, when its queue says so. A queue
-/// says so when a NIC of the target has the data: before all that arrives there later, but maybe
-/// after loads of a third PE that maps the target's memory (flush_rails does more, for several
-/// NICs).
+/// Completes everything that this thread (group) has issued. A mapped store is complete when the
+/// fence after it has returned; a network operation when its queue reports it. A queue reports
+/// completion when a NIC of the target has the data. The data is visible before everything that
+/// arrives there later, but perhaps not to earlier loads of a third PE that maps the target's
+/// memory (flush_rails does more, for several NICs).
 template <class Coop>
 GSHMEM_FN void quiet(Coop coop, const State& state) {
   const bool by_network = state.nic.queues != nullptr;
@@ -34,8 +34,8 @@ GSHMEM_FN void quiet(Coop coop, const State& state) {
   coop.sync();
 }
 
-/// The sources of the puts that this thread (group) has issued may change. Stores to mapped PEs
-/// have read theirs; a queue says no less than that the target has the data.
+/// After this the sources of the puts that this thread (group) has issued may be changed. Stores to
+/// mapped PEs have read their sources; a completion of a queue means that the target has the data.
 template <class Coop>
 GSHMEM_FN void flush(Coop coop, const State& state) {
   coop.sync();
@@ -43,9 +43,9 @@ GSHMEM_FN void flush(Coop coop, const State& state) {
   coop.sync();
 }
 
-/// As quiet; GSHMEMX_SUCCESS when everything is complete, else the code of this PE's first fault:
-/// the same for the whole group. A PE that is stopped for whatever reason gets its fault, because
-/// calls before this one may have had to leave out what they should have posted.
+/// As quiet. Returns GSHMEMX_SUCCESS when everything is complete, otherwise the code of this PE's
+/// first fault; the result is the same for the whole group. A PE that was stopped for any reason
+/// gets its fault, because earlier calls may not have posted their operations.
 template <class Coop>
 GSHMEM_FN int quiet_status(Coop coop, const State& state, const char* call) {
   coop.sync();

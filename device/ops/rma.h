@@ -1,12 +1,12 @@
-// Put and get over bytes, by load/store where the PE is mapped and by the network else; the APIs
+// Put and get of bytes, by load/store if the PE is mapped and otherwise by the network. The APIs
 // are thin layers on top (device/api/api.h). OpenSHMEM 1.5, section 9.6.
 //
 // Order. A put returns when its source may be reused; the data is at the target after quiet. A get
-// returns when the data is here. The nbi forms promise completion at quiet.
+// returns when the data has arrived. The nbi forms complete at quiet.
 //
-// Every form meets at both ends. At entry, because each thread may have written a part of the
-// source, or read a part of what is overwritten. At exit, because a quiet of any thread must cover
-// what the others have issued.
+// Every form synchronizes the group at both ends: at entry, because each thread may have written a
+// part of the source, or read a part of the destination; at exit, because a quiet of any thread
+// must cover the operations of the others.
 #pragma once
 
 #include "../core/coop.h"
@@ -32,7 +32,7 @@ template <class Coop>
 GSHMEM_FN void put(Coop coop, const State& state, void* dest, const void* source, std::size_t bytes,
                    int pe) {
   coop.sync();
-  // Left early: an else would cost callers registers (tests/device/registers).
+  // This returns early: an else branch would cost callers registers (tests/device/registers).
   if (!is_mapped(state, pe)) {
     nic::put(coop, state, dest, source, bytes, pe, nic::Reuse::kOnReturn);
     coop.sync();
@@ -63,10 +63,10 @@ GSHMEM_FN void get(Coop coop, const State& state, void* dest, const void* source
   } else {
     nic::get(coop, state, dest, source, bytes, pe, nic::Arrival::kOnReturn);
   }
-  coop.sync();  // every thread may read what any thread fetched
+  coop.sync();  // every thread may read data that any thread fetched
 }
 
-/// An access of a whole W may be made there. An element need not be aligned to its size: one of 128
+/// Is an access of a whole W possible there? An element need not be aligned to its size: one of 128
 /// bits may be a complex<double>, one of C++ any pair.
 template <class W>
 GSHMEM_FN bool is_aligned(const void* p) {
@@ -78,7 +78,7 @@ GSHMEM_FN void copy_element_word(void* dest, const void* source) {
   store_bulk(static_cast<W*>(dest),
              kSource == Source::kPeer ? load_relaxed(from) : load_bulk(from));
 }
-/// Such an element, in the largest words that both addresses allow.
+/// Copies such an element, in the largest words that both addresses allow.
 template <Source kSource>
 GSHMEM_OUTLINE void copy_element(void* dest, const void* source, std::uint32_t bytes) {
   const std::uintptr_t all =
@@ -103,8 +103,8 @@ GSHMEM_OUTLINE void copy_element(void* dest, const void* source, std::uint32_t b
   }
 }
 
-/// One element, 1 to 16 bytes. One of up to 8 bytes that is aligned to its size arrives whole, so
-/// `p` can set a flag.
+/// Puts one element of 1 to 16 bytes. An element of up to 8 bytes that is aligned to its size is
+/// not torn, so `p` can set a flag.
 template <class T>
 GSHMEM_FN void p(const State& state, T* dest, T value, int pe) {
   if (!is_mapped(state, pe)) return nic::p(state, dest, value, pe);
@@ -141,7 +141,7 @@ struct Strides {
 
 template <Source kSource, class W, class Coop>
 GSHMEM_FN void copy_strided(Coop coop, W* dest, const W* source, Strides strides) {
-  const bool whole = is_aligned<W>(dest) && is_aligned<W>(source);  // then every element is
+  const bool whole = is_aligned<W>(dest) && is_aligned<W>(source);  // then every element is aligned
   const std::size_t width = static_cast<std::size_t>(coop.size());
   for (std::size_t i = static_cast<std::size_t>(coop.thread_rank()); i < strides.nelems;
        i += width) {
@@ -166,7 +166,8 @@ GSHMEM_FN W load_element(const W* source) {
   return value;
 }
 
-/// What a call element by element keeps in local memory, for the registers of what it calls.
+/// The variables of an element-by-element call, in local memory to save registers of the functions
+/// that it calls.
 template <class W>
 struct StridedWork {
   W* dest;
@@ -208,8 +209,8 @@ GSHMEM_FN void iget(Coop coop, const State& state, W* dest, const W* source, Str
     return;
   }
   const std::size_t width = static_cast<std::size_t>(coop.size());
-  // READs of one queue complete in order: a thread's last one stands for all. A thread that moves
-  // to another SM may change the queue.
+  // READs of one queue complete in order, so a thread's last one stands for all. A thread that
+  // moves to another SM may change its queue.
   StridedWork<W> work{dest, source, strides, pe};
   keep_in_memory(work);
   GSHMEM_NO_UNROLL

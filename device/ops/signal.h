@@ -15,11 +15,12 @@ namespace gshmem::device {
 struct SignalUpdate {
   std::uint64_t* address;
   std::uint64_t value;
-  int op;  ///< GSHMEM_SIGNAL_SET or _ADD
+  int op;  ///< either GSHMEM_SIGNAL_SET or _ADD
 };
 
-/// Atomic against waits, and other signal updates that go the same way (abi::AmoPath). Not ordered
-/// after earlier puts (use fence, or put_signal). A SET reads nothing, so that a store is enough.
+/// The update is atomic against waits, and other signal updates that take the same path
+/// (abi::AmoPath). It is not ordered after earlier puts (use fence, or put_signal). A SET reads
+/// nothing, so a store is enough.
 GSHMEM_FN void signal_op(const State& state, SignalUpdate signal, int pe) {
   if (signal.op == GSHMEM_SIGNAL_SET && set_is_mapped(state, pe)) {
     store_flag(peer_address(state, signal.address, pe), signal.value);
@@ -30,16 +31,16 @@ GSHMEM_FN void signal_op(const State& state, SignalUpdate signal, int pe) {
   }
 }
 
-/// A signal that is sent later, and to whom.
+/// A signal that is sent later, and its PE.
 struct PendingSignal {
   SignalUpdate update;
   int pe;
 };
 
-/// The group meets after the payload, then one thread orders it before the signal: its fence covers
-/// the stores of threads it has synchronized with (PTX ISA, causality order). Out of line, and with
-/// the signal in memory while the group copies. All of this would otherwise be registers of every
-/// kernel that might call it (tests/device/registers).
+/// The group synchronizes after the payload. Then one thread orders the payload before the signal:
+/// its fence covers the stores of threads with which it has synchronized (PTX ISA, causality
+/// order). It is out of line, and the signal is in memory while the group copies. Otherwise all of
+/// this would take registers of every kernel that might call it (tests/device/registers).
 template <class Coop>
 GSHMEM_OUTLINE void group_put_signal(Coop coop, const State& state, void* dest, const void* source,
                                      std::size_t bytes, SignalUpdate signal, int pe) {

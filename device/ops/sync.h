@@ -1,15 +1,15 @@
-// Syncs and barriers of all PEs and of teams. In a flat team every member tells every other one the
-// number of the sync it has entered, one lane per peer, and waits until all others have entered it
-// too (OpenSHMEM 1.5, section 9.9). One way over the wire whatever the number of PEs; every flag
-// has one writer. (One arrival counter per PE, with remote adds, took 2.3 us where these flags take
-// 1.8: 4 H200s, block.) Larger teams take log2(n) rounds, in which a member tells the one 2^round
-// after it, and waits for the one 2^round before it (dissemination: Hensgen, Finkel and Manber,
-// "Two algorithms for barrier synchronization", 1988).
+// Syncs and barriers of all PEs and of teams (OpenSHMEM 1.5, section 9.9). In a flat team every
+// member stores the number of the sync that it has entered to a flag at every other member, one
+// lane per peer, and waits for the flags of all others. That takes one message latency for any
+// number of PEs, and every flag has one writer. (One arrival counter per PE, with remote adds, took
+// 2.3 us, these flags 1.8: 4 H200s, block.) Larger teams take log2(n) rounds. In each a member
+// signals the member 2^round after it, and waits for the one 2^round before it (dissemination:
+// Hensgen, Finkel and Manber, "Two algorithms for barrier synchronization", 1988).
 //
 // Ordering: one system fence before the flags makes them a release of everything the group has
-// done. So sync and barrier cost the same where all PEs are mapped; one acquire follows the polls.
-// Between rounds a fence is both: who hears of a round hears of all before it. PEs that are not
-// mapped get their flag as a small put.
+// done. So sync and barrier cost the same if all PEs are mapped. One acquire follows the polls.
+// Between rounds a fence does both: a member that sees a round sees everything before it. PEs that
+// are not mapped get their flag as a small put.
 #pragma once
 
 #include "../core/coop.h"
@@ -19,7 +19,8 @@
 
 namespace gshmem::device {
 
-/// All PEs: known from the state, so that only the number of a PE takes registers of the caller.
+/// All PEs. The state describes them, so that only the number of a PE takes registers of the
+/// caller.
 struct World {
   const State& state;
   GSHMEM_FN int n_pes() const { return state.n_pes; }
@@ -30,8 +31,8 @@ struct World {
   GSHMEM_FN std::uint32_t index() const { return GSHMEM_TEAM_WORLD; }
   GSHMEM_FN abi::SyncSlot* slot() const { return state.team_slots; }
 };
-/// A predefined team of all PEs in order, for a function that has the state by its address. What it
-/// needs is asked for at once, and not each after what depends on the one before (see PostState).
+/// A predefined team of all PEs in order, for a function that has the address of the state. Its
+/// members are loaded at once, not one after another (see PostState).
 class AllPes {
  public:
   const State& state;
@@ -41,7 +42,7 @@ class AllPes {
         teams_(load_bulk(&of.all_pes)),
         n_pes_(load_bulk(reinterpret_cast<const std::uint32_t*>(&of.n_pes))),
         queues_(load_bulk(reinterpret_cast<const std::uint64_t*>(&of.nic.queues))) {}
-  /// The team is one.
+  /// Is the team one of all PEs?
   GSHMEM_FN bool good() const { return has_all_pes(teams_, team_); }
   GSHMEM_FN int n_pes() const { return static_cast<int>(n_pes_); }
   GSHMEM_FN int my_pe() const { return state.my_pe; }
@@ -53,11 +54,11 @@ class AllPes {
 
  private:
   std::uint32_t team_;
-  std::uint32_t teams_;  ///< State::all_pes
+  std::uint32_t teams_;  ///< is State::all_pes
   std::uint32_t n_pes_;
   std::uint64_t queues_;
 };
-/// The members of an entry.
+/// The members of a team entry.
 struct Members {
   const State& state;
   const abi::Team& team;
@@ -70,7 +71,7 @@ struct Members {
   GSHMEM_FN abi::SyncSlot* slot() const { return state.team_slots + index(); }
 };
 
-/// Number of the sync that this PE enters next.
+/// Returns the number of the sync that this PE enters next.
 GSHMEM_FN std::uint64_t next_sync(const abi::SyncSlot* slot) {
   return load_relaxed(&slot->epoch) + 1;
 }
@@ -88,8 +89,8 @@ GSHMEM_FN void put_flag(const State& state, const std::uint32_t* flag, std::uint
   post_by_steps<Sharing::kWarp>(posting);
   post_report(posting);
 }
-/// Tells member `i`, which is not mapped, what the others read from their flags: the sync that this
-/// PE has entered. Flag and value are made here, for the registers of the caller.
+/// Sends the number of the sync that this PE has entered to member `i`, which is not mapped and has
+/// a flag for it. Flag and value are computed here, to save registers of the caller.
 template <class Team>
 GSHMEM_OUTLINE void tell_by_network(Team team, int i) {
   abi::SyncSlot* const slot = team.slot();
@@ -98,25 +99,25 @@ GSHMEM_OUTLINE void tell_by_network(Team team, int i) {
            team.pe(i));
 }
 
-/// A PE that is stopped must not tell that it has entered: its puts may be missing.
+/// A PE that is stopped must not signal that it has entered: its puts may be missing.
 GSHMEM_OUTLINE bool may_meet(const State& state) {
   if (load_acquire(&state.control->stop) == 0) return true;
   stop_here(state);
   return false;
 }
 
-/// Sync `told`, or a later one, has been entered by the one that writes `flag`.
+/// Has the member that writes `flag` entered sync `told`, or a later one?
 GSHMEM_FN bool is_told(const std::uint32_t* flag, std::uint32_t told) {
   return static_cast<std::int32_t>(load_poll(flag) - told) >= 0;
 }
 
-/// A sync in rounds, in memory for the registers of what it calls.
+/// A sync in rounds, in memory to save registers of the functions that it calls.
 struct Rounds {
   const State* state;
   const abi::Team* team;
   const char* call;
   abi::SyncSlot* slot;
-  const std::uint32_t* flag;  ///< of the round
+  const std::uint32_t* flag;  ///< flag of the current round
   std::uint64_t epoch, started;
   int distance, pe;
 };
@@ -134,7 +135,7 @@ GSHMEM_OUTLINE void tell_in_round(Rounds& rounds) {
     put_flag(*rounds.state, rounds.flag, static_cast<std::uint32_t>(rounds.epoch), rounds.pe);
   }
 }
-/// As spin_until, with nothing but `rounds` in registers of its own.
+/// As spin_until, with only `rounds` in registers.
 GSHMEM_OUTLINE bool look_at_round(Rounds& rounds) {
   const abi::Team& team = *rounds.team;
   const int from = team.my_pe - rounds.distance;
@@ -157,7 +158,7 @@ GSHMEM_FN bool next_round(Rounds& rounds) {
   tell_in_round(rounds);
   return true;
 }
-/// By one thread: all rounds of a sync of the team with entry `index`.
+/// Executes all rounds of a sync of the team with entry `index`, on one thread.
 GSHMEM_FN bool meet_in_rounds(const State& state, const char* call, std::uint32_t index) {
   Rounds rounds{
       &state, team_entries(state) + index, call, state.team_slots + index, nullptr, 0, 0, 1, 0};
@@ -170,7 +171,7 @@ GSHMEM_FN bool meet_in_rounds(const State& state, const char* call, std::uint32_
   GSHMEM_NO_UNROLL
   while (next_round(rounds)) {
     if (!await_in_round(rounds)) return false;
-    fence_system();  // what was told to that one, too
+    fence_system();  // covers what that member has received, too
     rounds.distance *= 2;
     ++rounds.flag;
     keep_in_memory(rounds);
@@ -185,15 +186,15 @@ GSHMEM_OUTLINE bool group_meets_in_rounds(Coop coop, const State& state, const c
   return coop.thread_rank() != 0 || meet_in_rounds(state, call, index);
 }
 
-/// What a sync asks about a member that has not come for long: nothing.
+/// By default a sync checks nothing about a member that is late.
 struct AnyMember {
   GSHMEM_FN bool operator()(int) const { return true; }
 };
 
-/// Stores to this PE's memory, and to memory of mapped PEs, of the calling group before the sync
-/// are visible to every member after it. False where the thread's wait had to end. The group must
-/// meet after it. Threads: one group per PE and team at a time. `good(i)`: member i may be waited
-/// for; only asked in flat teams.
+/// Stores of the calling group to this PE's memory, and to memory of mapped PEs, before the sync
+/// are visible to every member after it. Returns false if the thread's wait had to end early. The
+/// group must synchronize after it. Threads: one group per PE and team at a time. `good(i)` tells
+/// whether to go on waiting for member i; it is only asked in flat teams.
 template <class Coop, class Team, class Good = AnyMember>
 GSHMEM_FN bool meet(Coop coop, const Team& team, const char* call, const Good& good = {}) {
   const State& state = team.state;
@@ -203,8 +204,8 @@ GSHMEM_FN bool meet(Coop coop, const Team& team, const char* call, const Good& g
   std::uint64_t epoch = 0;
   bool arrived = true;
   coop.sync();
-  if (rank < team.n_pes()) {  // only those who have a peer to tell
-    epoch = next_sync(slot);  // comes while the fence waits
+  if (rank < team.n_pes()) {  // only threads that have a peer to signal
+    epoch = next_sync(slot);  // loaded while the fence is pending
     fence_release_system();
     if (team.has_network()) {
       arrived = may_meet(state);
@@ -212,7 +213,7 @@ GSHMEM_FN bool meet(Coop coop, const Team& team, const char* call, const Good& g
       for (int i = rank; arrived && i < team.n_pes(); i += width) {
         if (i != team.my_pe() && !is_mapped(state, team.pe(i))) tell_by_network(team, i);
       }
-      epoch = next_sync(slot);  // again, so that no register holds it over the calls
+      epoch = next_sync(slot);  // loaded again, so that no register holds it over the calls
     }
     const std::uint32_t told = static_cast<std::uint32_t>(epoch);
     std::uint32_t* flags = flags_of(slot, epoch);
@@ -233,7 +234,8 @@ GSHMEM_FN bool meet(Coop coop, const Team& team, const char* call, const Good& g
     fence_acquire_system();
   }
   coop.sync();
-  // Everyone has read the old value. A wait that had to end leaves it: the PE is stopped anyway.
+  // All threads have read the old value. A wait that had to end early does not store it: the PE is
+  // stopped anyway.
   if (arrived && rank == 0) store_relaxed(&slot->epoch, epoch);
   return arrived;
 }
@@ -241,10 +243,10 @@ GSHMEM_FN bool meet(Coop coop, const Team& team, const char* call, const Good& g
 template <class Coop>
 GSHMEM_FN void sync_all(Coop coop, const State& state, const char* call) {
   (void)meet(coop, World{state}, call);
-  coop.sync();  // a thread that is let go may let in another group, which reads the new value
+  coop.sync();  // a thread that returns may let another group in, which reads the new value
 }
 
-/// quiet, then sync; for mapped PEs the fence of sync_all is the quiet.
+/// A barrier is quiet, then sync; for mapped PEs the fence of sync_all is the quiet.
 template <class Coop>
 GSHMEM_FN void barrier_all(Coop coop, const State& state, const char* call) {
   if (state.nic.queues) {
@@ -254,8 +256,8 @@ GSHMEM_FN void barrier_all(Coop coop, const State& state, const char* call) {
   sync_all(coop, state, call);
 }
 
-/// Of the team with entry `index`. 0, or the code of the PE's first fault, on all threads of the
-/// group.
+/// For the team with entry `index`. Returns 0, or the code of the PE's first fault, on all threads
+/// of the group.
 template <class Coop, class Good = AnyMember>
 GSHMEM_OUTLINE int sync_members(Coop coop, const State& state, const char* call,
                                 std::uint32_t index, const Good& good = {}) {
@@ -265,7 +267,7 @@ GSHMEM_OUTLINE int sync_members(Coop coop, const State& state, const char* call,
                            : meet(coop, Members{state, team_entries(state)[index]}, call, good);
   return coop.any(!arrived) ? fault_code(state) : GSHMEMX_SUCCESS;
 }
-/// Of team `handle`, which may be none.
+/// For team `handle`, which may be invalid.
 template <class Coop>
 GSHMEM_FN int team_sync(Coop coop, const State& state, const char* call, int handle) {
   const std::uint32_t number = static_cast<std::uint32_t>(handle);
