@@ -1,9 +1,9 @@
-// What a block, or a PE's host threads, have said of the calls that follow. Regions: calls of a
-// kind follow, until the place says that they have ended. That changes no call: posts of many
-// threads share doorbells as it is, and what host threads put without a wait is only begun
-// (device/network/post.h, host/runtime/gpu/host_ops.cpp). Shared memory that copies may use:
-// device/pe/smem.h. Invariant: what is open or given is one word, so that host threads may change
-// it at the same time.
+// Hints that a block, or a PE's host threads, have given for later calls. A region announces calls
+// of one kind until it is closed. It changes no call: posts of many threads share doorbells anyway,
+// and puts of host threads without a wait are only started (device/network/post.h,
+// host/runtime/gpu/host_ops.cpp). Shared memory that copies may use: device/pe/smem.h. Invariant:
+// the open region and the given memory are one word each, so that host threads may change them
+// concurrently.
 #pragma once
 
 #include <gshmem/constants.h>
@@ -17,12 +17,12 @@
 
 namespace gshmem::device {
 
-/// What a place keeps: a block of a GPU or of a launch in CPU mode, or the host threads of a PE.
+/// The hints of a block of a GPU or of a launch in CPU mode, or of the host threads of a PE.
 struct Region {
-  std::uint64_t open = 0;    ///< the handle of the region that is open; 0 = none
-  std::uint64_t number = 0;  ///< of the newest region
-  std::uint64_t place = 0;   ///< of a GPU: the block whose it is
-  std::uint64_t smem = 0;    ///< of CPU mode: the address of what it has given (device/pe/smem.h)
+  std::uint64_t open = 0;    ///< the handle of the open region; 0 = none
+  std::uint64_t number = 0;  ///< number of the newest region
+  std::uint64_t place = 0;   ///< on a GPU: the block that the record belongs to
+  std::uint64_t smem = 0;    ///< in CPU mode: the address of the given memory (device/pe/smem.h)
 };
 
 /// A handle has the hints in its low bits, and above them the region's number, from 1.
@@ -31,8 +31,8 @@ inline constexpr unsigned kRegionHintBits = 1;
 static_assert(kRegionHints < 1u << kRegionHintBits);
 
 #if defined(__CUDA_ARCH__)
-// The calling block's is in shared memory, and counts where it has its number. A block call's first
-// thread alone changes it, between meetings of the block.
+// The calling block's record is in shared memory, and is valid if it has the block's number. Only
+// the first thread of a block call changes it, between synchronizations of the block.
 GSHMEM_FN Region& own_region() {
   __shared__ std::uint64_t words[sizeof(Region) / sizeof(std::uint64_t)];
   Region& region = *reinterpret_cast<Region*>(words);
@@ -70,16 +70,16 @@ inline void drop_smem() { store_relaxed(&own_region().smem, std::uint64_t{0}); }
 
 GSHMEM_FN bool are_region_hints(std::uint32_t hints) { return (hints & ~kRegionHints) == 0; }
 
-/// Opens a region, and returns its handle; 0 where one is open.
+/// Opens a region, and returns its handle; 0 if one is open.
 GSHMEM_FN std::uint64_t open_region(Region& region, std::uint32_t hints) {
   const std::uint64_t handle = next_number(region) << kRegionHintBits | hints;
   return replace_open(region, 0, handle) ? handle : 0;
 }
-/// Closes the region that is open; false where `handle` is another's.
+/// Closes the open region; false if `handle` is another's.
 GSHMEM_FN bool close_region(Region& region, std::uint64_t handle) {
   return handle != 0 && open_handle(region) == handle && replace_open(region, handle, 0);
 }
-/// A region is open that has all of `hints`.
+/// Is a region open that has all of `hints`?
 GSHMEM_FN bool is_region_open(const Region& region, std::uint32_t hints) {
   const std::uint64_t handle = open_handle(region);
   return handle != 0 && (handle & hints) == hints;
@@ -89,7 +89,7 @@ GSHMEM_FN bool is_region_open(const Region& region, std::uint32_t hints) {
 
 namespace gshmem::api {
 
-/// Of a block: all threads get the handle, and the same status.
+/// For a block: all threads get the handle, and the same status.
 template <class Coop>
 GSHMEM_FN int region_start(const Caller&, Coop coop, gshmemx_region_handle_t* handle,
                            const gshmemx_region_attrs_t* attrs) {
@@ -121,7 +121,7 @@ struct SmemAmount {
     return bad_argument(state, call, "flag", abi::Rule::kAmount, as_value(flag));
   }
 };
-/// Shared memory of the calling block; in CPU mode any.
+/// Shared memory of the calling block; in CPU mode any memory.
 struct Smem {
   const void* p;
   std::size_t bytes;

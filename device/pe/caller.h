@@ -1,4 +1,4 @@
-// Who makes a call of the API. Included by the layer between the APIs and the device library.
+// The caller of an API function. Included by the layer between the APIs and the device library.
 #pragma once
 
 #include "../core/state.h"
@@ -12,11 +12,11 @@ struct Caller {
   const State& state;
   const char* name;
 };
-/// The PE of the calling thread, for the C API.
+/// Returns the PE of the calling thread, for the C API.
 GSHMEM_FN Caller ambient_caller(const char* name) { return {ambient_state(name), name}; }
 
 }  // namespace gshmem::api
 
-/// A function's name as text, expanded.
+/// The expanded name of a function as text.
 #define GSHMEM_TEXT(X) GSHMEM_TEXT_(X)
 #define GSHMEM_TEXT_(X) #X

@@ -26,7 +26,7 @@ struct Elements {
   GSHMEM_FN std::size_t most() const { return PTRDIFF_MAX / size; }  // no object is larger
 };
 
-/// Records that `value` of `argument` breaks `rule`; `limit` is what the rule was about. False.
+/// Records that `value` of `argument` violates `rule`, whose parameter is `limit`. Returns false.
 GSHMEM_OUTLINE bool bad_argument(const State& state, const char* call, const char* argument,
                                  abi::Rule rule, std::uint64_t value, std::uint64_t limit = 0) {
   const int pe = rule == abi::Rule::kPe ? static_cast<int>(value) : -1;
@@ -40,7 +40,7 @@ GSHMEM_FN std::uint64_t as_value(int number) {
 }
 GSHMEM_FN std::uint64_t as_value(const void* p) { return reinterpret_cast<std::uintptr_t>(p); }
 
-// The kinds of arguments. Each says what is good, and records the first thing that is not.
+// The kinds of arguments. Each defines which values are valid, and records the first invalid one.
 
 struct ToPe {
   int pe;
@@ -51,7 +51,7 @@ struct ToPe {
   }
 };
 
-/// Memory that is touched by words of `alignment` bytes. Of no elements it may be anywhere.
+/// Memory that is accessed by words of `alignment` bytes. With no elements any address is valid.
 struct Memory {
   const char* name;
   const void* p;
@@ -72,7 +72,7 @@ struct Symmetric : Memory {
            bad_argument(state, call, name, abi::Rule::kSymmetric, as_value(p), n.bytes());
   }
 };
-/// Any memory of the caller: nothing can be said but that null is none.
+/// Any memory of the caller: only null can be detected as invalid.
 struct Local : Memory {
   GSHMEM_FN bool good(const State& state, const char* call) const {
     if (n.count != 0 && !p)
@@ -95,8 +95,8 @@ GSHMEM_FN Symmetric word(const char* name, const T* p) {
   return {{name, p, {1, sizeof(T)}, sizeof(T)}};
 }
 
-/// A side of a strided transfer, from its first to its last element: Side is Symmetric or Local.
-/// `n` elements for each of `parts`, or `n` blocks of `block` elements.
+/// A side of a strided transfer, from its first to its last element: Side is Symmetric or Local. It
+/// has `n` elements for each of `parts`, or `n` blocks of `block` elements.
 template <class Side>
 struct Strided {
   const char *name, *stride_name;
@@ -147,7 +147,7 @@ struct Apart {
   }
 };
 
-/// All arguments are good. They are looked at in order.
+/// Are all arguments valid? They are checked in order.
 template <class... Arguments>
 GSHMEM_FN bool check_arguments([[maybe_unused]] const State& state,
                                [[maybe_unused]] const char* call, const Arguments&... arguments) {

@@ -1,6 +1,7 @@
 // Contexts and queue handles (OpenSHMEM 1.5, section 9.5). A context is the PE's state with other
-// queues: whatever takes a State works on it, quiet and fence of its queues included. Here a handle
-// becomes that state. The host makes the table (host/runtime/context_table.h).
+// queues: every function that takes a State works on it, including quiet and fence of its queues.
+// The functions here turn a handle into that state. The host makes the table
+// (host/runtime/context_table.h).
 #pragma once
 
 #include <gshmem/constants.h>
@@ -11,12 +12,12 @@
 
 namespace gshmem::device {
 
-/// Handles that mean the PE's own state.
+/// Is it a handle that means the PE's own state?
 GSHMEM_FN bool is_default_context(int handle) {
   return handle == GSHMEM_CTX_DEFAULT || handle == GSHMEMX_QP_HOST || handle == GSHMEMX_QP_ANY;
 }
 
-/// The entries of all contexts, where the calling thread can read them.
+/// Returns the entries of all contexts, at an address that the calling thread can read.
 GSHMEM_FN const abi::ContextEntry* context_entries(const State& state) {
 #if defined(__CUDA_ARCH__)
   return state.contexts;
@@ -29,10 +30,10 @@ GSHMEM_FN const State* context_of(const abi::ContextEntry& entry) {
       load_relaxed(reinterpret_cast<const std::uintptr_t*>(&entry.state)));
 }
 
-/// The state that `handle` stands for, the call's argument `argument`. Null, where checks are on,
-/// when it was destroyed or never was one: a fault then, and the call has no effect. Out of line
-/// also because nvcc 13.0 fails over a choice between a __grid_constant__ state and another one
-/// ("PHI node has multiple entries", tests/spmd/context.cpp).
+/// Returns the state for `handle`, which is argument `argument` of the call. Null, if checks are
+/// on, for a destroyed or invalid handle; that is a fault, and the call has no effect. It is also
+/// out of line because nvcc 13.0 fails on a choice between a __grid_constant__ state and another
+/// one ("PHI node has multiple entries", tests/spmd/context.cpp).
 GSHMEM_OUTLINE const State* find_context(const State& state, const char* call, const char* argument,
                                          int handle) {
   if (is_default_context(handle)) return &state;
@@ -45,12 +46,12 @@ GSHMEM_OUTLINE const State* find_context(const State& state, const char* call, c
   return context_of(entry);
 }
 
-/// A state, and a PE by its number in the job. A null state as of find_context.
+/// A state, and a PE by its number in the job. For a null state see find_context.
 struct Target {
   const State* state;
   int pe;
 };
-/// Of the context of a team, which `entry` is.
+/// The target for a context of a team, with entry `entry`.
 GSHMEM_FN Target team_target(const State& state, const char* call, const abi::ContextEntry& entry,
                              int pe) {
   const abi::Team* team = team_entries(state) + team_index(entry.team);
@@ -64,9 +65,9 @@ GSHMEM_FN Target team_target(const State& state, const char* call, const abi::Co
   }
   return {context_of(entry), team_pe(*team, pe)};
 }
-/// The state that `handle` stands for, and the PE that is number `pe` for it: in its team, or in
-/// the job. One comparison tells contexts of all PEs from the rest. Without checks it calls
-/// nothing, and so needs no stack.
+/// Returns the state for `handle`, and the PE with number `pe` in the context's team, or in the
+/// job. One comparison distinguishes contexts of all PEs from the rest. Without checks it calls no
+/// function, and so needs no stack.
 GSHMEM_OUTLINE Target find_target(const State& state, const char* call, const char* argument,
                                   int handle, int pe) {
   const std::uint32_t wanted = static_cast<std::uint32_t>(handle);

@@ -1,13 +1,14 @@
-// Copying bytes by a group of threads between two places that are both mapped here: 16-byte
-// accesses where the alignment of source and destination agree, the widest common word otherwise,
-// several loads in flight per thread. No ordering: the caller decides what completes when.
+// Copies bytes by a group of threads between two addresses that are both mapped here. It uses
+// 16-byte accesses if the alignments of source and destination agree, otherwise the widest common
+// word, with several loads in flight per thread. It orders nothing: the caller decides what
+// completes when.
 //
-// Depth (loads in flight per thread) was chosen on 2 H200s over NVLink: one load costs 0.15 us from
-// local L2 and 0.88 us from a peer. So one thread or warp needs many in flight to keep the wire
-// busy: one thread, 4 KiB put+quiet / get: 12.8 / 60 us with 4, 5.2 / 16 with 16, 4.9 / 13.7 with
-// 20. A block of 1024 has enough threads with 4, and may not use more than 64 registers. 8 is what
-// 64 registers hold, those of blocks of 1024 threads. GSHMEM_COPY_DEPTH, 1 to 4 or a multiple of 4,
-// is the depth of threads and warps: 20 where bulk copies count for more.
+// The depth (loads in flight per thread) was chosen on 2 H200s over NVLink, where a load takes 0.15
+// us from local L2 and 0.88 us from a peer. So one thread or warp needs many in flight to keep the
+// link busy: one thread, 4 KiB put+quiet / get: 12.8 / 60 us with 4, 5.2 / 16 with 16, 4.9 / 13.7
+// with 20. A block of 1024 has enough threads with 4, and may not use more than 64 registers. 64
+// registers hold a depth of 8. GSHMEM_COPY_DEPTH, 1 to 4 or a multiple of 4, sets the depth of
+// threads and warps: use 20 if bulk copies matter more.
 #pragma once
 
 #include "../core/coop.h"
@@ -22,13 +23,13 @@
 
 namespace gshmem::device {
 
-/// Where the source is. A peer's memory must not come from this SM's L1 cache, which no peer's
-/// store invalidates: a program may get the same words again and again until they change.
+/// Where the source is. A peer's memory must not be read from this SM's L1 cache, which no peer's
+/// store invalidates: a program may poll the same words until they change.
 enum class Source { kLocal, kPeer };
 
-/// How words are read: cached, or past the L1 cache. Only a block gains from the former (16 MiB
-/// put: 369 against 399 us); threads and warps always use the latter, so that put and get share
-/// their code.
+/// How words are read: cached, or past the L1 cache. Only a block gains from caching (16 MiB put:
+/// 369 against 399 us); threads and warps always read past it, so that put and get share their
+/// code.
 enum class Read { kCached, kFresh };
 template <class Coop, Source kSource>
 inline constexpr Read kCopyRead =
@@ -36,8 +37,8 @@ inline constexpr Read kCopyRead =
 
 #if defined(__CUDA_ARCH__)
 
-/// How a group copies: loads in flight per thread, its number of threads (0 = known at run time
-/// only), and the bytes from which it asks whether its block has given shared memory (0: never).
+/// How a group copies: loads in flight per thread, the number of threads (0 = known at run time
+/// only), and the size from which it checks whether its block has given shared memory (0: never).
 template <class Coop>
 struct CopyShape;
 template <>
@@ -76,8 +77,8 @@ GSHMEM_FN W copy_load(const W* p) {
   }
 }
 
-/// The next word of this thread, `step` bytes on. A step known to the compiler becomes an offset in
-/// the instruction.
+/// Returns this thread's next word, `step` bytes further. A step known to the compiler becomes an
+/// offset in the instruction.
 template <int kWidth, class W>
 GSHMEM_FN W* next_word(W* p, std::uint32_t step) {
   if constexpr (kWidth > 0) {
@@ -87,9 +88,9 @@ GSHMEM_FN W* next_word(W* p, std::uint32_t step) {
   }
 }
 
-/// The first `left / step` words, rounded up, kMost at most: all loads, then all stores, so that a
-/// short copy costs one latency. (Nested because the registers of an array whose words are loaded
-/// under a condition stay taken for the whole kernel, see tests/device/registers.)
+/// Copies the first `left / step` words, rounded up, kMost at most: all loads, then all stores, so
+/// that a short copy costs one latency. (It is nested because the registers of an array whose words
+/// are loaded under a condition stay allocated for the whole kernel, see tests/device/registers.)
 template <int kMost, Read kRead, class W>
 GSHMEM_FN void copy_rest(W* dst, const W* src, int left, std::uint32_t step) {
   if constexpr (kMost > 0) {
@@ -106,10 +107,10 @@ inline constexpr int kFloorOfTwo = kMost < 2 ? kMost : 2 * kFloorOfTwo<kMost / 2
 template <>
 inline constexpr int kFloorOfTwo<0> = 0;
 
-/// Copies words by halves: `count` of them, kMost at most, and with `more` one after them. A branch
-/// per binary digit instead of one per word (one thread, put of 512 B, which ends with 12
-/// words: 2.03 us with the latter). `count` is the same in all lanes of a warp: lanes that part
-/// here would wait for one latency each.
+/// Copies `count` words, kMost at most, and with `more` one after them, by halving. It has a branch
+/// per binary digit instead of one per word (one thread, put of 512 B, which ends with 12 words:
+/// 2.03 us with the latter). `count` is the same in all lanes of a warp: lanes that diverge here
+/// would wait for one latency each.
 template <int kMost, Read kRead, int kWidth, class W>
 GSHMEM_FN void copy_halves(W* dst, const W* src, int count, bool more) {
   if constexpr (kMost == 0) {
@@ -130,10 +131,10 @@ GSHMEM_FN void copy_halves(W* dst, const W* src, int count, bool more) {
   }
 }
 
-/// The words of one thread: every `step` bytes one, as long as they begin within `left` bytes.
-/// kDepth loads are in flight. More than four are kept in groups of four: as soon as the oldest
-/// group has been stored its registers take the next loads. (Warp, 256 KiB put: 11.1 us; loading 16
-/// and then storing 16: 15.6.) The lanes of a warp do the same whole rounds.
+/// Copies the words of one thread: one every `step` bytes, as long as they begin within `left`
+/// bytes. kDepth loads are in flight. More than four are kept in groups of four: when the oldest
+/// group has been stored, its registers take the next loads. (Warp, 256 KiB put: 11.1 us; loading
+/// 16 and then storing 16: 15.6.) The lanes of a warp execute the same number of whole rounds.
 template <class Shape, Read kRead, class W>
 GSHMEM_OUTLINE void copy_words(W* dst, const W* src, std::ptrdiff_t left, std::uint32_t step) {
   constexpr int kDepth = Shape::depth, kWidth = Shape::width;
@@ -141,9 +142,10 @@ GSHMEM_OUTLINE void copy_words(W* dst, const W* src, std::ptrdiff_t left, std::u
   constexpr int kGroups = kDepth / kGroup;
   static_assert(kGroup * kGroups == kDepth, "GSHMEM_COPY_DEPTH: 1 to 4, or a multiple of 4");
   const int round = static_cast<int>(step) * kDepth;
-  int lower = 0;  // bytes of this round that are other lanes', before this one's
+  int lower = 0;  // bytes of this round that belong to other lanes, before this one's
   if constexpr (kWidth > 1) lower = Warp{}.thread_rank() * static_cast<int>(sizeof(W));
-  // More than this: a whole round is there, for all lanes of a warp; for this thread of a block.
+  // If more than this is left, a whole round is left: for all lanes of a warp, or for this thread
+  // of a block.
   const int short_of_round = kWidth > 0 ? round - 1 - lower : static_cast<int>(step) * (kDepth - 1);
   W word[kGroups][kGroup];
   const auto load = [&](int g) {
@@ -197,8 +199,8 @@ GSHMEM_FN void copy_word(char* dst, const char* src) {
   store_bulk(reinterpret_cast<W*>(dst), copy_load<kRead>(reinterpret_cast<const W*>(src)));
 }
 
-/// Fewer than 16 bytes by one thread, where `dst` and `src` agree modulo the word of the copy:
-/// naturally aligned words, the largest that fit at each step.
+/// Copies fewer than 16 bytes by one thread, where `dst` and `src` agree modulo the word of the
+/// copy: naturally aligned words, the largest that fit at each step.
 template <Read kRead>
 GSHMEM_OUTLINE void copy_edge(char* dst, const char* src, int bytes) {
 #pragma unroll 1
@@ -223,10 +225,10 @@ GSHMEM_OUTLINE void copy_edge(char* dst, const char* src, int bytes) {
   }
 }
 
-/// The lowest bit that is set in `all`, which is not 0.
+/// Returns the lowest bit that is set in `all`, which is not 0.
 GSHMEM_FN std::uintptr_t lowest_bit(std::uintptr_t all) { return all & (~all + 1); }
 
-/// Where the whole words of a copy are: bytes [begin, end) of it.
+/// The range of the whole words of a copy: bytes [begin, end) of it.
 struct WholeWords {
   std::size_t begin, end;
 };
@@ -236,16 +238,17 @@ GSHMEM_FN WholeWords whole_words(const char* dst, std::size_t bytes, std::size_t
   return {begin, bytes - (bytes - begin) % word};
 }
 
-/// A copy that is not all words of 16 bytes. In memory, because it lives across a call.
+/// A copy that is not only words of 16 bytes. It is in memory, because it lives across a call.
 struct Unaligned {
   char* dst;
   const char* src;
   std::size_t bytes;
 };
 
-/// The bytes before the first and after the last whole word. Threads of a group take a unit each,
-/// the largest in which all elements of a put can be: one of up to 8 bytes that is aligned at both
-/// ends is never torn, because others may wait for it. `dst` and `src` agree modulo `word`.
+/// Copies the bytes before the first and after the last whole word. Each thread of a group takes a
+/// unit, the largest that can contain all elements of a put. An element of up to 8 bytes that is
+/// aligned at both ends is never torn, because others may wait for it. `dst` and `src` agree modulo
+/// `word`.
 template <Read kRead, class Coop>
 GSHMEM_OUTLINE void copy_edges(Coop coop, const Unaligned& copy, std::uint32_t word) {
   char* dst = copy.dst;
@@ -271,7 +274,7 @@ GSHMEM_OUTLINE void copy_edges(Coop coop, const Unaligned& copy, std::uint32_t w
 }
 
 inline constexpr std::size_t kLineBytes = 128;
-/// Below this, a round more costs a block more than broken lines do.
+/// Below this size, one more round costs a block more than unaligned cache lines do.
 inline constexpr std::size_t kLineCopyBytes = 64 * 1024;
 
 /// Copies the whole words. `dst` and `src` agree modulo sizeof(W).
@@ -279,8 +282,9 @@ template <class Shape, Read kRead, class W>
 GSHMEM_FN void copy_aligned(char* dst, const char* src, std::size_t bytes, int rank, int width) {
   auto [begin, end] = whole_words(dst, bytes, sizeof(W));
   if constexpr (Shape::width == 0) {
-    // A block's rounds begin at lines of the target: 9 blocks over NVLink write 318 GB/s from
-    // slices that begin inside lines. A word of each thread leads there, if the threads suffice.
+    // A block's rounds begin at cache lines of the target: 9 blocks over NVLink write 318 GB/s from
+    // slices that begin inside lines. One word per thread reaches the next line, if there are
+    // enough threads.
     if (bytes >= kLineCopyBytes && width * sizeof(W) >= kLineBytes) {
       const std::size_t to_line = -(reinterpret_cast<std::uintptr_t>(dst) + begin) % kLineBytes;
       const std::size_t mine = static_cast<std::size_t>(rank) * sizeof(W);
@@ -295,13 +299,14 @@ GSHMEM_FN void copy_aligned(char* dst, const char* src, std::size_t bytes, int r
                            static_cast<std::uint32_t>(width) * sizeof(W));
 }
 
-/// A copy of at most one 8-byte word per thread: what latency is made of.
+/// Copies at most one 8-byte word per thread: small copies are latency-bound.
 template <Read kRead, class Coop>
 GSHMEM_FN bool copy_small(Coop coop, void* dst, const void* src, std::size_t bytes) {
   const std::uintptr_t all =
       reinterpret_cast<std::uintptr_t>(dst) | reinterpret_cast<std::uintptr_t>(src) | bytes;
   if (all % 8 != 0 || bytes > 8 * static_cast<std::size_t>(coop.size())) return false;
-  // An unsigned 32-bit offset: added to `src` where a signed index would want it in registers.
+  // The offset has unsigned 32 bits: it is added to `src`, where a signed index would take
+  // registers.
   const std::uint32_t at = static_cast<std::uint32_t>(coop.thread_rank()) * 8;
   if (at < static_cast<std::uint32_t>(bytes)) {
     copy_word<kRead, std::uint64_t>(static_cast<char*>(dst) + at,
@@ -310,7 +315,7 @@ GSHMEM_FN bool copy_small(Coop coop, void* dst, const void* src, std::size_t byt
   return true;
 }
 
-/// Most copies: all in words of 16 bytes.
+/// Most copies consist of words of 16 bytes only.
 template <class Shape, Read kRead>
 GSHMEM_FN void copy_all_words(char* dst, const char* src, std::size_t bytes, int rank, int width) {
   const std::size_t first = static_cast<std::size_t>(rank) * sizeof(Word16);
@@ -363,7 +368,7 @@ GSHMEM_OUTLINE void copy_on_gpu(Coop coop, char* dst, const char* src, std::size
 #endif
 
 #if !defined(__CUDA_ARCH__)
-/// `bytes` bytes in words W.
+/// Stores `bytes` bytes in words W.
 template <class W>
 inline void store_flags(char* dst, const char* src, std::size_t bytes) {
   for (std::size_t at = 0; at < bytes; at += sizeof(W)) {
@@ -372,8 +377,8 @@ inline void store_flags(char* dst, const char* src, std::size_t bytes) {
     store_flag(reinterpret_cast<W*>(dst + at), word);
   }
 }
-/// Contiguous slices, one per thread. A few aligned words are stored as flags, because programs put
-/// flags that others wait for.
+/// Copies contiguous slices, one per thread. A few aligned words are stored as flags, because
+/// programs put flags that others wait for.
 template <class Coop>
 inline void copy_on_cpu(Coop coop, char* dst, const char* src, std::size_t bytes) {
   const std::size_t rank = static_cast<std::size_t>(coop.thread_rank());
@@ -382,7 +387,7 @@ inline void copy_on_cpu(Coop coop, char* dst, const char* src, std::size_t bytes
   const std::uintptr_t unit = all & (~all + 1);
   if (bytes <= 64 && (unit != 1 || bytes == 1)) {
     if (rank != 0) return;
-    // `unit` divides `bytes`. Compilers that do not see it warn of programs that copy less.
+    // `unit` divides `bytes`. Compilers that do not see it warn about programs that copy less.
     if (unit == 8 && bytes >= 8) return store_flags<std::uint64_t>(dst, src, bytes);
     if (unit == 4 && bytes >= 4) return store_flags<std::uint32_t>(dst, src, bytes);
     if (unit == 2 && bytes >= 2) return store_flags<std::uint16_t>(dst, src, bytes);
@@ -399,12 +404,12 @@ inline void copy_on_cpu(Coop coop, char* dst, const char* src, std::size_t bytes
 }
 #endif
 
-/// Copies `bytes` bytes (0 is fine) from `src` to `dst`, which do not overlap unless they are
+/// Copies `bytes` bytes (0 is allowed) from `src` to `dst`, which do not overlap unless they are
 /// equal.
 template <Source kSource, class Coop>
 GSHMEM_FN void copy(Coop coop, void* dst, const void* src, std::size_t bytes) {
 #if defined(__CUDA_ARCH__)
-  // Not for blocks: their rank and size would be registers of the caller.
+  // This is not for blocks: their rank and size would take registers of the caller.
   if (!std::is_same_v<Coop, Block> && copy_small<kCopyRead<Coop, kSource>>(coop, dst, src, bytes))
     return;
   copy_on_gpu<kCopyRead<Coop, kSource>>(coop, static_cast<char*>(dst),

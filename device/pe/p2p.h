@@ -1,6 +1,6 @@
-// The load/store path: heaps of peers are mapped at a fixed stride, so a peer's copy of a symmetric
-// object is arithmetic away. Peers that are not mapped are reached by
-// device/network/network_path.h; device/ops/rma.h and device/ops/amo.h choose per PE.
+// The load/store path: heaps of peers are mapped at a fixed stride, so the address of a peer's copy
+// of a symmetric object is computed. device/network/network_path.h reaches peers that are not
+// mapped; device/ops/rma.h and device/ops/amo.h choose per PE.
 #pragma once
 
 #include <gshmem/abi/state.h>
@@ -10,52 +10,54 @@
 
 namespace gshmem::device {
 
-/// `p` moved by a number of bytes.
+/// Returns `p` moved by a number of bytes.
 template <class T>
 GSHMEM_FN T* byte_offset(T* p, std::int64_t bytes) {
   return reinterpret_cast<T*>(reinterpret_cast<std::intptr_t>(p) + bytes);
 }
 
-/// The usual way to be mapped, by one comparison.
+/// Is the PE in the consecutive range of mapped PEs, which is the usual case? One comparison tells.
 GSHMEM_FN bool is_consecutive(const State& state, int pe) {
   return static_cast<std::uint32_t>(pe) - static_cast<std::uint32_t>(state.mapped_first) <
          static_cast<std::uint32_t>(state.mapped_count);
 }
-// By the table, for jobs whose PEs of a host have no consecutive numbers. Out of line: in the
-// caller they would be loads under a predicate, which take their time also when it is false.
+// Looks the PE up in the table, for jobs in which the PEs of a host do not have consecutive
+// numbers. It is out of line: in the caller it would be loads under a predicate, which take time
+// even when it is false.
 GSHMEM_OUTLINE bool is_mapped_by_table(const State& state, int pe) {
   return state.slots && state.slots[pe] >= 0;
 }
 GSHMEM_OUTLINE int steps_by_table(const State& state, int pe) {
   return state.slots ? state.slots[pe] - state.my_slot : pe - state.my_pe;
 }
-/// PE `pe`, in range, is reached by load and store.
+/// Is PE `pe`, in range, reached by load and store?
 GSHMEM_FN bool is_mapped(const State& state, int pe) {
   return is_consecutive(state, pe) || is_mapped_by_table(state, pe);
 }
-/// Atomics reach PE `pe` by load and store.
+/// Do atomics reach PE `pe` by load and store?
 GSHMEM_FN bool amo_is_mapped(const State& state, int pe) {
   return state.amo_path == abi::AmoPath::kInPlace && is_mapped(state, pe);
 }
-/// Signals of PE `pe` are set by a store.
+/// Are signals of PE `pe` set by a store?
 GSHMEM_FN bool set_is_mapped(const State& state, int pe) {
   return state.amo_path != abi::AmoPath::kNic && is_mapped(state, pe);
 }
 
-/// Address of mapped PE `pe`'s copy of the symmetric object at `p`, in this PE's address space.
+/// Returns the address of mapped PE `pe`'s copy of the symmetric object at `p`, in this PE's
+/// address space.
 template <class T>
 GSHMEM_FN T* peer_address(const State& state, T* p, int pe) {
   const int steps = is_consecutive(state, pe) ? pe - state.my_pe : steps_by_table(state, pe);
   return byte_offset(p, static_cast<std::int64_t>(steps) * state.stride);
 }
 
-/// The row of [offset, offset + bytes) from the heap's first byte, when that is memory of the
-/// program that is registered as symmetric; else null. Pairs with RegisteredMemory::publish.
+/// Returns the row of [offset, offset + bytes), relative to the heap's first byte, if that is
+/// registered memory of the program; otherwise null. Pairs with RegisteredMemory::publish.
 GSHMEM_FN const abi::RegisteredRange* search_registered(const State& state, std::uint64_t offset,
                                                         std::uint64_t bytes) {
   if (!state.registered || offset < state.heap_bytes ||
       offset >= static_cast<std::uint64_t>(state.stride))
-    return nullptr;  // the rows are far
+    return nullptr;  // a load of the rows would be slow
   GSHMEM_NO_UNROLL
   for (std::uint32_t i = 0; i < abi::kMaxRegistered; ++i) {
     const abi::RegisteredRange& range = state.registered[i];
@@ -65,11 +67,11 @@ GSHMEM_FN const abi::RegisteredRange* search_registered(const State& state, std:
   }
   return nullptr;
 }
-/// There is such a row. Out of line: beyond the heap only.
+/// Is there such a row? It is out of line, since it is needed beyond the heap only.
 GSHMEM_OUTLINE bool is_registered(const State& state, std::uint64_t offset, std::uint64_t bytes) {
   return search_registered(state, offset, bytes) != nullptr;
 }
-/// True when [p, p + bytes) is in this PE's allocatable heap, or in registered memory.
+/// Is [p, p + bytes) in this PE's allocatable heap, or in registered memory?
 GSHMEM_FN bool is_symmetric(const State& state, const void* p, std::size_t bytes) {
   const std::uintptr_t offset =
       reinterpret_cast<std::uintptr_t>(p) - reinterpret_cast<std::uintptr_t>(state.heap);
@@ -78,8 +80,8 @@ GSHMEM_FN bool is_symmetric(const State& state, const void* p, std::size_t bytes
          is_registered(state, offset, bytes);
 }
 
-/// OpenSHMEM 1.5, section 9.1 (shmem_ptr). Null when `p` is not symmetric, or `pe` is out of range
-/// or not mapped.
+/// OpenSHMEM 1.5, section 9.1 (shmem_ptr). Returns null when `p` is not symmetric, or `pe` is out
+/// of range or not mapped.
 GSHMEM_FN void* ptr(const State& state, const void* p, int pe) {
   if (pe < 0 || pe >= state.n_pes || !is_symmetric(state, p, 0)) return nullptr;
   if (pe == state.my_pe) return const_cast<void*>(p);

@@ -1,10 +1,11 @@
-// Shared memory that a block gives to the library: copies of its threads to and from mapped PEs
-// then go through it by the SM's bulk copy engine. One thread so moves what else takes many, whose
-// loads and stores are kept in flight by registers. Invariant: nothing is under way when a copy
-// returns, so that copies complete as others do, and memory that is released is the block's again.
+// Shared memory that a block gives to the library. Copies of its threads to and from mapped PEs
+// then use it with the SM's bulk copy engine. One thread so moves as much as many threads, whose
+// loads and stores need registers while they are in flight. Invariant: nothing is pending when a
+// copy returns, so that copies complete as others do, and memory that is taken back belongs to the
+// block again.
 //
-// A block that has given none pays with 16 bytes of shared memory. Long copies alone look at them
-// (smem_from of device/pe/copy.h). GSHMEM_SMEM=0 leaves this out: copies are then as ever.
+// A block that has given none pays with 16 bytes of shared memory. Only long copies read them
+// (smem_from of device/pe/copy.h). GSHMEM_SMEM=0 leaves this out.
 #pragma once
 
 #include "../core/coop.h"
@@ -17,8 +18,8 @@
 
 namespace gshmem::device {
 
-/// What begins the memory that is given: a lock, and an object for each stage that tells when its
-/// load has arrived. The rest is for the bytes under way, in stages.
+/// The header of the given memory: a lock, and for each stage an mbarrier that signals the arrival
+/// of its load. The rest holds the bytes in flight, in stages.
 inline constexpr std::uint32_t kSmemStateBytes = 128, kSmemAlignment = 16;
 inline constexpr std::uint32_t kSmemStages = 4, kLeastStageBytes = 1024;
 inline constexpr std::uint32_t kSmemMinimum = kSmemStateBytes + kSmemStages * 4 * 1024;
@@ -28,10 +29,10 @@ inline constexpr std::uint32_t kSmemRecommended = kSmemStateBytes + kSmemStages 
 
 inline constexpr bool kHasEngine = GSHMEM_SMEM != 0 && __CUDA_ARCH__ >= 900;
 
-/// The calling block, of all that ever run here. Shared memory holds anything when a kernel begins,
-/// also what an earlier block left there: it counts where it has this number, which is never 0.
-/// Each process counts its own grids, and under MPS the SM keeps what a block of another process
-/// has left: so the PE is in it, too, and an address that differs between jobs.
+/// Returns a number that is unique to the calling block, and never 0. Shared memory has arbitrary
+/// contents when a kernel begins, also those of an earlier block: a record is valid if it has this
+/// number. Each process counts its own grids, and with MPS the SM keeps what a block of another
+/// process has left. So the number also contains the PE, and an address that differs between jobs.
 GSHMEM_FN std::uint64_t this_place() {
   const State& state = *reinterpret_cast<const State*>(gshmemi_device_state);
   const std::uint64_t owner =
@@ -40,13 +41,14 @@ GSHMEM_FN std::uint64_t this_place() {
          std::uint64_t{1} << 63;
 }
 
-/// Memory of the calling block by its shared address; of 0 bytes, none.
+/// Memory of the calling block by its shared address; 0 bytes = none.
 struct GivenSmem {
   std::uint32_t address, bytes;
 };
 
-/// Where the calling block keeps its number, and what it has given. (Read and written as words: a
-/// kernel that only reads it must not be taken for one that reads what nobody writes.)
+/// Returns the shared address where the calling block keeps its number, and the memory that it has
+/// given. (It is read and written as words: otherwise a kernel that only reads it would seem to
+/// read memory that is never written.)
 GSHMEM_FN std::uint32_t smem_record() {
   __shared__ Word16 record;
   return shared_address(&record);
@@ -56,7 +58,7 @@ GSHMEM_FN GivenSmem given_smem() {
   const std::uint64_t place = record.x | std::uint64_t{record.y} << 32;
   return place == this_place() ? GivenSmem{record.z, record.w} : GivenSmem{0, 0};
 }
-/// False where the block has given other memory.
+/// Returns false if the block has given other memory.
 GSHMEM_FN bool keep_smem(void* smem, std::size_t bytes) {
   const std::uint32_t record = smem_record(), address = shared_address(smem);
   if (const GivenSmem given = given_smem(); given.bytes != 0) return given.address == address;
@@ -69,7 +71,8 @@ GSHMEM_FN void drop_smem() { store_shared(smem_record(), 0); }
 
 #if __CUDA_ARCH__ >= 900
 
-/// By one thread, which has the lock: loads of the next stages are under way while one is stored.
+/// Copies by one thread, which has the lock: loads of the next stages are in flight while one is
+/// stored.
 GSHMEM_OUTLINE void copy_in_stages(char* dst, const char* src, std::size_t bytes, GivenSmem smem) {
   const std::uint32_t stage = (smem.bytes - kSmemStateBytes) / kSmemStages & ~127u;
   const auto arrivals = [&](std::uint32_t n) { return smem.address + 16 + n % kSmemStages * 8; };
@@ -98,7 +101,7 @@ GSHMEM_OUTLINE void copy_in_stages(char* dst, const char* src, std::size_t bytes
     engine_store(dst, buffer(n), part);
     dst += part, bytes -= part;
     if (to_load == 0) continue;
-    await_older_reads();  // the next load goes where the store before this one is from
+    await_older_reads();  // the next load overwrites the source of the store before
     load_next();
   }
   await_stores();
@@ -106,12 +109,12 @@ GSHMEM_OUTLINE void copy_in_stages(char* dst, const char* src, std::size_t bytes
   for (std::uint32_t n = 0; n < kSmemStages; ++n) end_arrivals(arrivals(n));
 }
 
-/// The part of a copy that is whole words of 16 bytes, by the group's first thread; 0 where it
-/// cannot go this way: no memory was given or another thread is using it, a side is not aligned, or
-/// is neither global memory nor the source in the block's shared memory, which needs no stages.
-/// (Those of a block are faster without stages: 5.8 against 8.9 us for a put of 128 KiB, two H100.)
-/// All threads get the same answer. What they wrote to the source, or read of `dst`, is ordered
-/// before the copy; they meet after it.
+/// Copies the whole 16-byte words by the group's first thread, and returns their size. Returns 0 if
+/// that is impossible: no memory was given, another thread is using it, or a side is not aligned or
+/// not global memory. A source in the block's shared memory is allowed, and needs no stages.
+/// (Copies of a block are faster without stages: 5.8 against 8.9 us for a put of 128 KiB, two
+/// H100.) All threads get the same result. Their earlier writes to the source, and reads of `dst`,
+/// are ordered before the copy; they synchronize after it.
 template <class Coop>
 GSHMEM_OUTLINE std::size_t copy_by_smem(Coop coop, char* dst, const char* src, std::size_t bytes) {
   const GivenSmem smem = given_smem();

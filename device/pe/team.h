@@ -1,5 +1,6 @@
-// Teams (OpenSHMEM 1.5, section 9.4): a handle becomes the team's entry in the table of the state,
-// and numbers of members become numbers of PEs. The host makes the table (host/runtime/teams.h).
+// Teams (OpenSHMEM 1.5, section 9.4): turns a handle into the team's entry in the table of the
+// state, and numbers of members into numbers of PEs. The host makes the table
+// (host/runtime/teams.h).
 #pragma once
 
 #include <gshmem/constants.h>
@@ -9,12 +10,12 @@
 
 namespace gshmem::device {
 
-/// Number of the calling PE in a team and the team's size.
+/// The number of the calling PE in a team, and the team's size.
 struct TeamPlace {
   int my_pe, n_pes;
 };
 
-/// The entries of all teams, where the calling thread can read them.
+/// Returns the entries of all teams, at an address that the calling thread can read.
 GSHMEM_FN const abi::Team* team_entries(const State& state) {
 #if defined(__CUDA_ARCH__)
   return state.teams;
@@ -26,12 +27,12 @@ GSHMEM_FN std::uint32_t team_index(std::uint32_t handle) {
   return handle & ((1u << abi::kTeamIndexBits) - 1);
 }
 
-/// Team `number`, whose handle is its index, is one of State::all_pes.
+/// Is team `number`, whose handle is its index, one of State::all_pes?
 GSHMEM_FN bool has_all_pes(std::uint32_t all_pes, std::uint32_t number) {
   return number < 31 && (all_pes >> number & 1) != 0;
 }
 
-/// The call does nothing, for it was given GSHMEM_TEAM_INVALID: host threads say so in the log.
+/// The call does nothing because its team is GSHMEM_TEAM_INVALID: host threads log that.
 GSHMEM_FN void tell_no_team([[maybe_unused]] const char* call,
                             [[maybe_unused]] const char* argument) {
 #if !defined(__CUDA_ARCH__)
@@ -39,14 +40,15 @@ GSHMEM_FN void tell_no_team([[maybe_unused]] const char* call,
 #endif
 }
 
-/// The entry of `team`, the call's argument `argument`. Null, and a fault, for a handle that names
-/// no team of this PE; for GSHMEM_TEAM_INVALID, which is an answer of other calls, only null.
+/// Returns the entry of `team`, which is argument `argument` of the call. Returns null, and reports
+/// a fault, for a handle that names no team of this PE. For GSHMEM_TEAM_INVALID, which is a valid
+/// result of other calls, it only returns null.
 GSHMEM_OUTLINE const abi::Team* find_team(const State& state, const char* call,
                                           const char* argument, int team) {
   const std::uint32_t handle = static_cast<std::uint32_t>(team), index = team_index(handle);
   if (team >= 0 && index < state.n_teams) {
     const abi::Team* entry = team_entries(state) + index;
-    // Predefined teams stay: nothing has to come from memory for them.
+    // Predefined teams never change: nothing has to be loaded from memory for them.
     if (handle <= GSHMEMX_TEAM_SAME_MYPE_NODE || load_relaxed(&entry->handle) == handle)
       return entry;
   }
@@ -58,15 +60,15 @@ GSHMEM_OUTLINE const abi::Team* find_team(const State& state, const char* call,
   return nullptr;
 }
 
-/// For calls that only ask: as find_team, but nothing is said of GSHMEM_TEAM_INVALID, and no fault
-/// for a predefined team of NVSHMEM's that is none here. Programs ask whether it is one.
+/// For calls that only query: as find_team, but GSHMEM_TEAM_INVALID is not logged, and a predefined
+/// team of NVSHMEM that does not exist here is no fault. Programs ask whether it exists.
 GSHMEM_FN const abi::Team* ask_team(const State& state, const char* call, const char* argument,
                                     int team) {
   const bool is_none = team > GSHMEMX_TEAM_SAME_MYPE_NODE && team < abi::kNvshmemTeams;
   return is_none || team == GSHMEM_TEAM_INVALID ? nullptr : find_team(state, call, argument, team);
 }
 
-/// -1 and -1 for what is no team, as the specification wants.
+/// Returns -1 and -1 for an invalid team, as the specification requires.
 GSHMEM_FN TeamPlace team_place(const State& state, const char* call, int team) {
   if (team == GSHMEM_TEAM_WORLD) return {state.my_pe, state.n_pes};
   const abi::Team* entry = ask_team(state, call, "team", team);
@@ -74,12 +76,12 @@ GSHMEM_FN TeamPlace team_place(const State& state, const char* call, int team) {
   return {entry->my_pe, entry->n_pes};
 }
 
-/// The PE that is member `i`, in range.
+/// Returns the PE of member `i`, in range.
 GSHMEM_FN int team_pe(const abi::Team& team, int i) {
   const int at = team.start + i * team.stride;
   return team.members ? team.members[at] : at;
 }
-/// The member that PE `pe` is; -1 = none.
+/// Returns the member number of PE `pe`; -1 = not a member.
 GSHMEM_FN int team_number(const abi::Team& team, int pe) {
   if (team.members) {
     GSHMEM_NO_UNROLL
@@ -95,7 +97,7 @@ GSHMEM_FN int team_number(const abi::Team& team, int pe) {
   return i >= 0 && i < team.n_pes ? i : -1;
 }
 
-/// -1 where one is no team, or the PE is not a member of both.
+/// Returns -1 if a team is invalid, or the PE is not a member of both.
 GSHMEM_OUTLINE int team_translate(const State& state, const char* call, int src_team, int src_pe,
                                   int dest_team) {
   const abi::Team* src = ask_team(state, call, "src_team", src_team);
