@@ -1,11 +1,11 @@
-// The queue protocol: reserve entries, write them, publish in turn, ring the doorbell, and find out
-// what has completed. It does not depend on the consumer. Included by
+// The queue protocol: reserve entries, write them, ring the doorbell and publish in turn, and find
+// out what has completed. It does not depend on the consumer. Included by
 // device/network/network_path.h; checked by tests/model (every interleaving of a small queue) and
 // tests/nic.
 //
-// An entry is reserved, written, published, rung and done, in this order. `reserved`, `ready` and
-// `done` (QueueCursor) count entries since the queue was made; `ready`, a PublishedWord, counts
-// published entries.
+// An entry is reserved, written, published and done, in this order. A writer that rings does so in
+// its turn, before it publishes. `reserved`, `ready` and `done` (QueueCursor) count entries since
+// the queue was made; `ready`, a PublishedWord, counts published entries.
 //
 // - A writer publishes when `ready` has reached its own first entry. The turn is the lock: no other
 //   is needed, and doorbells of one queue are stored in order.
@@ -396,10 +396,11 @@ GSHMEM_FN void queue_advance(QueueCursor* cursor, std::uint64_t more, bool rang)
 
 /// Tells the NIC that all entries before `end` are ready. Call it only in the turn.
 ///
-/// A register of the NIC is rung before the record is stored, and again after. The NIC reads the
-/// record only when it recovers from an error, and then finds the doorbell that covers it (DOCA
-/// GPUNetIO and UCX's uct/ib/mlx5/gdaki do so). If the NIC uses no record, it is rung once. A word
-/// that a host thread forwards is stored once, after the record if that must be visible before
+/// A register of the NIC is rung before the record is stored, and again after (DOCA GPUNetIO and
+/// UCX's uct/ib/mlx5/gdaki do so). The NIC reads the record only when it recovers from an error. If
+/// the first doorbell then arrives before the record, the NIC sees no new entries, and without the
+/// second one nobody would ring again. If the NIC uses no record, it is rung once. A word that a
+/// host thread forwards is stored once, after the record if that must be visible before
 /// (kRecordFirst).
 GSHMEM_FN void queue_ring(const QueueBells& bells, std::uint32_t traits, std::uint32_t end) {
   const std::uint64_t value = abi::doorbell_value(end, bells.number);
