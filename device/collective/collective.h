@@ -1,16 +1,16 @@
-// Collectives of a team (OpenSHMEM 1.5, section 9.9) by one group of every member, over the
-// operations of rma.h and the team's sync. Those of few bytes between members that map each other
-// are made by packets.h, those of many bytes between hosts by levels.h. What else is moved goes
-// straight to where it belongs: the specification has every member's `dest` ready when any of them
+// Collectives of a team (OpenSHMEM 1.5, section 9.9) by one group of every member, on top of rma.h
+// and the team's sync. packets.h implements those of few bytes between members that map each other,
+// hierarchical.h those of many bytes between hosts. All other data is put directly to its
+// destination: the specification guarantees that every member's `dest` is ready when any member
 // enters. The barrier at the end completes it.
 //
-// A reduction is made once, by pieces: member i combines piece i of all sources, in the order of
-// the members, and gives the result to all. So all members get the same bits, and the same team
-// gets them again; and where `dest` is `source`, a piece is read and overwritten by one member
-// alone. In one shot every member combines all, in the same order. A scan is made likewise: every
-// member gets what was combined when its turn came, or combines it of packets. What comes from PEs
-// that are not mapped takes round trips: where `dest` is another array, and large enough, all
-// pieces of one member land there first.
+// A reduction is computed once, in chunks: member i combines chunk i of all sources, in the order
+// of the members, and puts the result to all. So all members get the same bits, and so does a
+// repetition by the same team. If `dest` is `source`, a chunk is read and overwritten by one member
+// alone. In one shot every member combines everything, in the same order. A scan works in the same
+// way: every member receives what was combined when its turn came, or combines it from packets.
+// Data of PEs that are not mapped takes round trips: if `dest` is another array, and large enough,
+// all chunks of one member are first put there.
 #pragma once
 
 #include "combine.h"
@@ -19,21 +19,21 @@
 
 namespace gshmem::device {
 
-/// How a team makes a call.
+/// How a team executes a call.
 enum class Algorithm {
   kPackets,     ///< flags in the data (packets.h)
-  kDirect,      ///< everything goes where it belongs, then a barrier
-  kLevels,      ///< inside of hosts and between them (levels.h)
-  kOneShot,     ///< every member combines all that it is to get, by load and store
-  kTwoShots,    ///< member i combines piece i for all, by load and store
-  kPieces,      ///< likewise; pieces of members that are not mapped land in `dest` first
-  kWords,       ///< word by word, or by as many as a scratch slot holds
+  kDirect,      ///< data is put to its destination, followed by a barrier
+  kLevels,      ///< inside of hosts and between them (hierarchical.h)
+  kOneShot,     ///< every member combines everything that it receives, by load and store
+  kTwoShots,    ///< member i combines chunk i for all, by load and store
+  kPieces,      ///< as kTwoShots; chunks of members that are not mapped are put to `dest` first
+  kWords,       ///< word by word, or by as many words as a scratch slot holds
   kGrid,        ///< by many blocks (grid.h)
-  kGridOneShot  ///< likewise: a reduction in one shot, a broadcast by the root alone
+  kGridOneShot  ///< as kGrid: a reduction in one shot, a broadcast by the root alone
 };
 inline constexpr int kAlgorithms = 9;
 
-/// The algorithm of many blocks for a call that does not go by packets.
+/// Returns the algorithm of many blocks for a call that does not use packets.
 template <CallKind kKind>
 GSHMEM_FN Algorithm grid_algorithm_of(const TeamCall& call) {
   const bool is_small = call.within(abi::Limit::kGridOneShot);
@@ -45,8 +45,8 @@ GSHMEM_FN Algorithm grid_algorithm_of(const TeamCall& call) {
   return Algorithm::kGrid;
 }
 
-/// By operation, scope, topology and size: what its calls choose, and gshmem-info prints. Members
-/// choose alike. `element_bytes`: of a reduction.
+/// Chooses by operation, scope, topology and size. Calls use it, and gshmem-info prints it. All
+/// members choose alike. `element_bytes` is for reductions.
 template <CallKind kKind, class Coop>
 GSHMEM_FN Algorithm algorithm_of(Coop coop, const TeamCall& call, std::size_t element_bytes = 1) {
   constexpr bool kHasGrid = kKind == CallKind::kAlltoall || kKind == CallKind::kBroadcast ||
@@ -85,11 +85,11 @@ GSHMEM_FN Algorithm algorithm_of(Coop coop, const TeamCall& call, std::size_t el
   return Algorithm::kDirect;
 }
 
-// Operations choose in line, with nothing after the call that does the work: ptxas adds what lives
-// across calls to the registers of the kernel, and a call of few bytes by a block is 0.3 us faster
-// than with one more call between (two H100s, alltoall of 8 bytes: 3.4 for 3.7).
+// Operations choose inline, and call nothing after the function that does the work. ptxas adds what
+// is live across calls to the registers of the kernel. And a call of few bytes by a block is 0.3 us
+// faster than with one more call in between (two H100s, alltoall of 8 bytes: 3.4 instead of 3.7).
 
-/// Part i of the source goes to member i, to the part of `dest` that has this member's number.
+/// Puts part i of the source to member i, to the part of `dest` with this member's number.
 template <class Coop>
 GSHMEM_OUTLINE int alltoall_by_puts(Coop coop, const TeamCall& call) {
   for_members(*call.team, [&](int i, int pe) {
@@ -105,7 +105,7 @@ GSHMEM_FN int alltoall(Coop coop, const TeamCall& call) {
   return alltoall_by_puts(coop, call);
 }
 
-/// `source` of member `root` goes to `dest` of all members.
+/// Puts `source` of member `root` to `dest` of all members.
 template <class Coop>
 GSHMEM_OUTLINE int broadcast_by_puts(Coop coop, const TeamCall& call, int root) {
   if (call.team->my_pe == root) give_to_members(coop, call);
@@ -120,7 +120,7 @@ GSHMEM_FN int broadcast(Coop coop, const TeamCall& call, int root) {
   return broadcast_by_puts(coop, call, root);
 }
 
-/// `source` of every member goes to all, to the part of `dest` that has its number.
+/// Puts `source` of every member to all, to the part of `dest` with its number.
 template <class Coop>
 GSHMEM_OUTLINE int fcollect_by_puts(Coop coop, const TeamCall& call) {
   TeamCall mine = call;
@@ -137,7 +137,7 @@ GSHMEM_FN int fcollect(Coop coop, const TeamCall& call) {
   return fcollect_by_puts(coop, call);
 }
 
-/// As alltoall by elements of W, with strides between those of one array.
+/// As alltoall for elements of W, with strides between those of one array.
 template <class W, class Coop>
 GSHMEM_OUTLINE int alltoalls(Coop coop, const TeamCall& call, Strides strides) {
   const auto first = [&](int i, std::ptrdiff_t stride) {
@@ -151,9 +151,10 @@ GSHMEM_OUTLINE int alltoalls(Coop coop, const TeamCall& call, Strides strides) {
   return end_collective(coop, call);
 }
 
-/// Into the team's slot: how many bytes the members before this one give. By one thread, in rounds:
-/// before round i the sum is that of 2^i members, of which this one is the last; it goes to the one
-/// 2^i after this one (Hillis and Steele, "Data parallel algorithms", 1986).
+/// Stores into the team's slot how many bytes the members before this one contribute. It runs on
+/// one thread, in rounds: before round i the sum is that of 2^i members, of which this one is the
+/// last. The sum is put to the member 2^i after this one (Hillis and Steele, "Data parallel
+/// algorithms", 1986).
 GSHMEM_OUTLINE bool count_before(const TeamCall& call) {
   const abi::Team& team = *call.team;
   abi::SyncSlot* const slot = slot_of(call);
@@ -168,14 +169,14 @@ GSHMEM_OUTLINE bool count_before(const TeamCall& call) {
     if (!spin_until(*call.state, call.name, is_told, team_pe(team, team.my_pe - distance)))
       return false;
     sum += load_relaxed(counted) & ~abi::kCounted;
-    store_relaxed(counted, std::uint64_t{0});  // the next collect is after a barrier
+    store_relaxed(counted, std::uint64_t{0});  // the next collect comes after a barrier
   }
   store_relaxed(&slot->first, sum - call.bytes);
   return true;
 }
 
-/// `source` of every member goes to all, one after the other; members may give different numbers of
-/// bytes.
+/// Puts `source` of every member to all, one after the other; members may contribute different
+/// numbers of bytes.
 template <class Coop>
 GSHMEM_OUTLINE int collect(Coop coop, const TeamCall& call) {
   const State& state = *call.state;
@@ -202,8 +203,8 @@ GSHMEM_OUTLINE int reduce_mapped(Coop coop, const TeamCall& call, Reducer reduce
   return meet_members(coop, call);
 }
 
-/// Pieces of `words` elements of W, one for each member; `left` elements remain. Every step of a
-/// reduction by pieces has its own, so that no step keeps registers for another one.
+/// Chunks of `words` elements of W, one for each member; `left` elements remain. Every step of a
+/// reduction in chunks has its own object, so that no step keeps registers for another one.
 template <class W>
 struct Pieces {
   std::size_t words, left;
@@ -215,7 +216,7 @@ struct Pieces {
   GSHMEM_FN std::size_t bytes() const { return words * sizeof(W); }
 };
 
-/// Piece `my_pe` of the sources that are far lands in this member's `dest`.
+/// Gets chunk `my_pe` of the sources of unmapped members into this member's `dest`.
 template <class W, class Coop>
 GSHMEM_OUTLINE void take_pieces(Coop coop, const TeamCall& call) {
   for_members(*call.team, [&](int i, int pe) {
@@ -227,8 +228,8 @@ GSHMEM_OUTLINE void take_pieces(Coop coop, const TeamCall& call) {
   quiet(coop, *call.state);
 }
 
-/// With those of the near members. The result is this member's own piece of their `dest`: nothing
-/// lands there.
+/// Combines them with those of the mapped members. The result goes to this member's own chunk of
+/// their `dest`, where no other data arrives.
 template <class W, class Coop, class Reducer>
 GSHMEM_OUTLINE void combine_pieces(Coop coop, const TeamCall& call, Reducer reducer) {
   const State& state = *call.state;
@@ -268,7 +269,7 @@ GSHMEM_OUTLINE void give_pieces(Coop coop, const TeamCall& call) {
   });
 }
 
-/// As reduce_by_words with the result for all, where some members are not mapped and `dest` is not
+/// As reduce_by_words with the result for all, if some members are not mapped and `dest` is not
 /// `source`.
 template <class W, class Coop, class Reducer>
 GSHMEM_OUTLINE int reduce_by_pieces(Coop coop, const TeamCall& call, Reducer reducer) {
@@ -277,7 +278,7 @@ GSHMEM_OUTLINE int reduce_by_pieces(Coop coop, const TeamCall& call, Reducer red
   if (Pieces<W>(call).words != 0) {
     take_pieces<W>(coop, call);
     combine_pieces<W>(coop, call, reducer);
-    status = meet_members(coop, call);  // nobody reads `dest` any more
+    status = meet_members(coop, call);  // no member reads `dest` any more
     if (status != 0) return status;
     give_pieces<W>(coop, call);
   }
@@ -289,7 +290,7 @@ GSHMEM_OUTLINE int reduce_by_pieces(Coop coop, const TeamCall& call, Reducer red
   return end_collective(coop, call);
 }
 
-/// A scan; or a reduction whose elements come one by one from members that are not mapped.
+/// A scan; or a reduction whose elements are fetched one by one from members that are not mapped.
 template <Result kResult, class W, class Coop, class Reducer>
 GSHMEM_OUTLINE int combine_by_words(Coop coop, const TeamCall& call, Reducer reducer) {
   const int status = meet_members(coop, call);
@@ -298,7 +299,7 @@ GSHMEM_OUTLINE int combine_by_words(Coop coop, const TeamCall& call, Reducer red
   return end_collective(coop, call);
 }
 
-/// Elements of the width of W, combined by `reducer`.
+/// Reduces elements of the width of W with `reducer`.
 template <class W, class Coop, class Reducer>
 GSHMEM_FN int reduce(Coop coop, const TeamCall& call, Reducer reducer) {
   const Algorithm how = algorithm_of<CallKind::kReduce>(coop, call, sizeof(W));
@@ -311,7 +312,7 @@ GSHMEM_FN int reduce(Coop coop, const TeamCall& call, Reducer reducer) {
   return reduce_by_pieces<W>(coop, call, reducer);
 }
 
-/// Every member gets what was combined of those up to it, or before it.
+/// Every member gets the combination of the members up to it, or before it.
 template <Result kResult, class W, class Coop, class Reducer>
 GSHMEM_FN int scan(Coop coop, const TeamCall& call, Reducer reducer) {
   constexpr CallKind kKind = kResult == Result::kInclusive ? CallKind::kInscan : CallKind::kExscan;
@@ -321,7 +322,7 @@ GSHMEM_FN int scan(Coop coop, const TeamCall& call, Reducer reducer) {
   return combine_by_words<kResult, W>(coop, call, reducer);
 }
 
-/// The members' parts of that number, combined, go to this member; a part has `bytes`.
+/// Combines the members' parts with this member's number; a part has `bytes`.
 template <class W, class Coop, class Reducer>
 GSHMEM_FN int reducescatter(Coop coop, const TeamCall& call, Reducer reducer) {
   const Algorithm how = algorithm_of<CallKind::kReducescatter>(coop, call);

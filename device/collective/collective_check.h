@@ -1,7 +1,8 @@
-// Whether the members of a team make the same collective, where arguments are checked. Each notes
-// its call in its slot. It compares that with the note of a member whose memory it maps: of the one
-// after it when the call is done, and of who is waited for when that takes long. Members whose
-// calls differ would wait for each other until GSHMEM_TIMEOUT, or get what is no result.
+// Checks that the members of a team make the same collective, if arguments are checked. Each member
+// writes a note of its call in its slot. After the call it compares its note with that of the next
+// member. During a long wait it compares with the member that it waits for. Both require that the
+// member's memory is mapped. Members whose calls differ would wait for each other until
+// GSHMEM_TIMEOUT, or get a meaningless result.
 #pragma once
 
 #include "../pe/check.h"
@@ -9,7 +10,7 @@
 
 namespace gshmem::device {
 
-/// What is called: its operation, and the number of the root or the type of the elements.
+/// Encodes a call: its operation, and the number of the root or the type of the elements.
 GSHMEM_FN std::uint64_t call_of(CallKind kind, int root = 0) {
   return static_cast<std::uint64_t>(kind) << 32 | static_cast<std::uint32_t>(root);
 }
@@ -18,9 +19,9 @@ GSHMEM_FN std::uint64_t call_of(CallKind kind, ReduceOp op, ElementType type) {
          static_cast<std::uint64_t>(type) << 48;
 }
 
-/// The note of the next call. By its key members find those of the same one: how often they have
-/// synchronized, and sent packets, is the same for all between two calls. By one thread of a group,
-/// before all meet.
+/// Writes the note of the next call. Its key identifies the call: the numbers of syncs and of
+/// packet calls are the same on all members between two calls. One thread of a group does it,
+/// before the members synchronize.
 GSHMEM_OUTLINE void note_call(const TeamCall& call, std::uint64_t what, std::uint64_t bytes) {
   abi::SyncSlot* const slot = slot_of(call);
   const std::uint32_t number = slot->noted++;
@@ -34,8 +35,8 @@ GSHMEM_OUTLINE void note_call(const TeamCall& call, std::uint64_t what, std::uin
                             load_relaxed(&slot->packets));
 }
 
-/// Member `i` has not been seen in another call than this PE's last one. Else that is a fault,
-/// which names the first thing that differs.
+/// Returns false, and reports a fault that names the first difference, if member `i` is in another
+/// call than this PE's last one. Returns true if no difference was seen.
 GSHMEM_OUTLINE bool is_alike(const TeamCall& call, int i) {
   const State& state = *call.state;
   const int pe = team_pe(*call.team, i);
@@ -51,7 +52,7 @@ GSHMEM_OUTLINE bool is_alike(const TeamCall& call, int i) {
     if (load_acquire(&theirs->key) != key) continue;
     const std::uint64_t what = load_relaxed(&theirs->what), bytes = load_relaxed(&theirs->bytes);
     fence_acquire_system();
-    if (load_relaxed(&theirs->key) != key) continue;  // it has begun another one
+    if (load_relaxed(&theirs->key) != key) continue;  // it has begun another call
     info.value = load_relaxed(&mine.what);
     info.limit = what;
     if (info.value >> 32 != what >> 32) {
@@ -75,7 +76,7 @@ GSHMEM_OUTLINE bool is_alike(const TeamCall& call, int i) {
   return true;
 }
 
-/// `work()`, which makes the call. A status, on all threads of the group.
+/// Calls `work()`, which executes the collective. Returns a status, on all threads of the group.
 template <class Coop, class Work>
 GSHMEM_FN int alike(Coop coop, const TeamCall& call, std::uint64_t what, std::uint64_t bytes,
                     const Work& work) {
@@ -92,12 +93,12 @@ GSHMEM_FN int alike(Coop coop, const TeamCall& call, std::uint64_t what, std::ui
   }
 }
 
-/// All members are in the call, with what they did before it.
+/// Synchronizes all members of the call; what they did before is visible.
 template <class Coop>
 GSHMEM_FN int meet_members(Coop coop, const TeamCall& call) {
   const std::uint32_t index = team_index(call.team->handle);
   if constexpr (kChecks) {
-    TeamCall all = call;  // members of a part of a team meet all of it
+    TeamCall all = call;  // members of a part of a team synchronize with the whole team
     all.team = team_entries(*call.state) + index;
     return sync_members(coop, *call.state, call.name, index,
                         [&](int i) { return is_alike(all, i); });
@@ -106,8 +107,8 @@ GSHMEM_FN int meet_members(Coop coop, const TeamCall& call) {
   }
 }
 
-/// What went to members by load and store is there for all who have met; the rest has to be waited
-/// for.
+/// Data that was stored to mapped members is visible after the synchronization; other data has to
+/// be completed.
 template <class Coop>
 GSHMEM_FN int end_collective(Coop coop, const TeamCall& call) {
   if (call.team->mapped == 0 && call.state->nic.queues) {

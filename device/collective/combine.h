@@ -1,5 +1,5 @@
-// Reductions by words of the members' memory: what comes of each word, by which thread. Included by
-// collective.h and levels.h.
+// Reductions over words of the members' memory: which thread combines which words, and where the
+// results go. Included by collective.h and hierarchical.h.
 #pragma once
 
 #include "reduction.h"
@@ -7,12 +7,12 @@
 
 namespace gshmem::device {
 
-/// PE `pe` is reached by load and store: PEs that map nobody reach themselves.
+/// Is PE `pe` reached by load and store? PEs that map no others still reach themselves.
 GSHMEM_FN bool is_near(const State& state, int pe) {
   return pe == state.my_pe || is_mapped(state, pe);
 }
 
-/// An element of member i; and one to it. Out of line, for the registers of the loops.
+/// Loads an element of member i, or stores one to it. Out of line, to save registers in the loops.
 template <class W>
 GSHMEM_OUTLINE W take_element(const TeamCall& call, const W* source, int i) {
   return g(*call.state, source, team_pe(*call.team, i));
@@ -22,15 +22,15 @@ GSHMEM_OUTLINE void give_element(const TeamCall& call, W* dest, W value, int i) 
   p(*call.state, dest, value, team_pe(*call.team, i));
 }
 
-/// What a scan keeps in local memory, for the registers of what it calls.
+/// The variables of a scan, in local memory to save registers of the functions that it calls.
 template <class W>
 struct ScanWork {
   std::size_t at, end;
   W sum;
   int i;
 };
-/// Words [first, end) of the arrays, from all members and to them, by all threads of the group. One
-/// by one: what FarWords does would take one register too many here.
+/// Combines words [first, end) of the arrays of all members, by all threads of the group, one by
+/// one: the method of FarWords would take one register too many here.
 template <Result kResult, class W, class Coop, class Reducer>
 GSHMEM_FN void scan_words(Coop coop, const TeamCall& call, Reducer reducer, std::size_t first,
                           std::size_t end) {
@@ -54,16 +54,17 @@ GSHMEM_FN void scan_words(Coop coop, const TeamCall& call, Reducer reducer, std:
   }
 }
 
-/// A thread's words of a reduction between members of which some are far: in turns as many as a
-/// half of a scratch slot holds, so that a member's come by one READ. In the other half they are
-/// combined. In memory, for the registers of what it calls.
+/// A thread's words of a reduction between members of which some are not mapped. It takes as many
+/// in a turn as half of a scratch slot holds, so that one READ fetches a member's words. They are
+/// combined in the other half. It is in memory, to save registers of the functions that it calls.
 template <class W>
 struct FarWords {
   static constexpr std::size_t kMost = sizeof(abi::ScratchSlot::data) / 2 / sizeof(W);
   const TeamCall* call;
   abi::ScratchSlot* slot;
-  std::size_t at, n;             ///< of this turn
-  std::size_t end, each, apart;  ///< of all turns; words of one, and from one to the next
+  std::size_t at, n;  ///< for this turn
+  /// For all turns: the end, the words per turn, and the distance from turn to turn.
+  std::size_t end, each, apart;
   int i;
   GSHMEM_FN W* sum() const { return reinterpret_cast<W*>(slot->data); }
   GSHMEM_FN W* landing() const { return sum() + kMost; }
@@ -84,7 +85,7 @@ GSHMEM_FN void copy_words(W* to, const W* from, std::size_t n) {
   GSHMEM_NO_UNROLL
   for (std::size_t k = 0; k < n; ++k) store_relaxed(to + k, load_relaxed(from + k));
 }
-/// Those of member `i` land in the slot.
+/// Fetches the words of member `i` into the slot.
 template <class W>
 GSHMEM_OUTLINE void take_words(const FarWords<W>& words) {
   const State& state = *words.call->state;
@@ -94,7 +95,7 @@ GSHMEM_OUTLINE void take_words(const FarWords<W>& words) {
     return copy_words(words.landing(), peer_address(state, source, pe), words.n);
   nic::move_value(state, nic::Operation::kGet, source, words.landing(), words.bytes(), pe);
 }
-/// What is combined goes to member `i`.
+/// Puts the combined words to member `i`.
 template <class W>
 GSHMEM_OUTLINE void give_words(const FarWords<W>& words) {
   const State& state = *words.call->state;
@@ -146,13 +147,13 @@ GSHMEM_OUTLINE void plan_far_words(Coop coop, FarWords<W>& words, const TeamCall
   words.end = end;
   words.apart = width * words.each;
 }
-/// The slot stays taken after a failure: a late READ may still write there.
+/// After a failure the slot is not freed: a late READ may still write to it.
 template <class W>
 GSHMEM_OUTLINE void end_far_words(const FarWords<W>& words) {
   if (load_acquire(&words.call->state->control->stop) == 0) nic::free_scratch(words.slot);
 }
-/// Words [first, end) of a reduction between members of which some are far: those that all map each
-/// other have reduce_in_rounds.
+/// Combines words [first, end) of a reduction between members of which some are not mapped. Members
+/// that all map each other use reduce_in_rounds.
 template <Result kResult, class W, class Coop, class Reducer>
 GSHMEM_OUTLINE void reduce_far_words(Coop coop, const TeamCall& call, Reducer reducer,
                                      std::size_t first, std::size_t end) {
@@ -169,7 +170,7 @@ GSHMEM_OUTLINE void reduce_far_words(Coop coop, const TeamCall& call, Reducer re
   }
   end_far_words(words);
 }
-/// As either of them. The group must meet before anyone uses what comes of it.
+/// Calls one of the two. The group must synchronize before the result is used.
 template <Result kResult, class W, class Coop, class Reducer>
 GSHMEM_FN void reduce_words(Coop coop, const TeamCall& call, Reducer reducer, std::size_t first,
                             std::size_t end) {
@@ -181,8 +182,8 @@ GSHMEM_FN void reduce_words(Coop coop, const TeamCall& call, Reducer reducer, st
   meet_lanes(coop);
 }
 
-/// A member's share of `count`: all of it, or of those of all members, of which the first ones have
-/// one more where it does not come out even.
+/// A member's share of `count`: all, or its part of an even division between the members, of which
+/// the first ones have one more if there is a remainder.
 struct Share {
   std::size_t first, end;
   GSHMEM_FN Share(Result result, std::size_t count, const abi::Team& team) : first(0), end(count) {
@@ -194,7 +195,7 @@ struct Share {
   }
 };
 
-/// By words of 16 bytes as far as the arrays allow: so many of them.
+/// Returns how many words of 16 bytes the arrays allow.
 GSHMEM_FN std::size_t wide_words(const TeamCall& call) {
   const std::uintptr_t both =
       reinterpret_cast<std::uintptr_t>(call.dest) | reinterpret_cast<std::uintptr_t>(call.source);
@@ -203,7 +204,7 @@ GSHMEM_FN std::size_t wide_words(const TeamCall& call) {
 template <class W>
 inline constexpr std::size_t kLanes = sizeof(Word16) / sizeof(W);
 
-/// First all words of 16 bytes, then the elements of W that are left.
+/// Combines all words of 16 bytes first, then the remaining elements of W.
 template <Result kResult, class W, class Coop, class Reducer>
 GSHMEM_FN void reduce_by_words(Coop coop, const TeamCall& call, Reducer reducer) {
   std::size_t wide = wide_words(call);
@@ -215,12 +216,13 @@ GSHMEM_FN void reduce_by_words(Coop coop, const TeamCall& call, Reducer reducer)
   reduce_words<kResult, W>(coop, call, reducer, first + rest.first, first + rest.end);
 }
 
-/// Words that a thread takes in rounds: its first one, where all end, and from round to round.
+/// The words that a thread takes in rounds: its first one, the end, and the distance from round to
+/// round.
 struct WordRounds {
   std::size_t at, end, step;
 };
-/// Those of a thread where all members map each other. A tile is four words of every lane of a
-/// warp: what one has in flight of a member, at places that the compiler knows.
+/// The rounds of a thread if all members map each other. A tile is four words of every lane of a
+/// warp: these are in flight at once for each member, at offsets known to the compiler.
 struct MappedRounds {
   WordRounds tiles, words, elements;
 };
@@ -228,7 +230,7 @@ inline constexpr int kTileWords = 4;
 template <class Coop>
 inline constexpr int kTileLanes = std::is_same_v<Coop, Thread> ? 1 : 32;
 
-/// Lanes of a warp that is not whole have no tiles. In memory, for the registers of the caller.
+/// Lanes of a partial warp have no tiles. It is in memory, to save registers of the caller.
 template <Result kResult, class W, class Coop>
 GSHMEM_OUTLINE void plan_rounds(Coop coop, const TeamCall& call, MappedRounds& plan) {
   constexpr std::size_t kLane = kTileLanes<Coop>, kTile = kTileWords * kLane;
@@ -246,9 +248,9 @@ GSHMEM_OUTLINE void plan_rounds(Coop coop, const TeamCall& call, MappedRounds& p
   keep_in_memory(plan);
 }
 
-/// kAtOnce words of every round, kApart from each other, combined for all or for this member. The
-/// first member's come before the loop: an array that is only set under a condition would keep its
-/// registers in all of the kernel.
+/// Combines kAtOnce words of every round, with distance kApart, for all or for this member. The
+/// first member's words are loaded before the loop: an array that is only set under a condition
+/// would keep its registers in all of the kernel.
 template <Result kResult, int kAtOnce, int kApart, class W, class Reducer>
 GSHMEM_OUTLINE void reduce_rounds(const TeamCall& call, Reducer reducer, WordRounds& rounds) {
   GSHMEM_NO_UNROLL
@@ -279,8 +281,8 @@ GSHMEM_OUTLINE void reduce_rounds(const TeamCall& call, Reducer reducer, WordRou
   }
 }
 
-/// As reduce_by_words with the result for all or for one, where all members map each other. The
-/// group must meet before anyone uses what comes of it.
+/// As reduce_by_words with the result for all or for one, if all members map each other. The group
+/// must synchronize before the result is used.
 template <Result kResult, class W, class Coop, class Reducer>
 GSHMEM_FN void reduce_in_rounds(Coop coop, const TeamCall& call, Reducer reducer) {
   MappedRounds plan;

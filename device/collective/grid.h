@@ -26,31 +26,33 @@
 
 namespace gshmem::device {
 
-/// A call, and where its members are. Filled by the host (grid_call), the same for all blocks.
+/// A call, and the addresses of its members. The host fills it (grid_call); it is the same for all
+/// blocks.
 struct GridCall {
-  char name[56];  ///< of the API function
+  char name[56];  ///< the API function
   void* dest;
   const void* source;
-  std::size_t bytes;    ///< as of TeamCall
-  abi::GridSlot* slot;  ///< of this PE
+  std::size_t bytes;    ///< see TeamCall
+  abi::GridSlot* slot;  ///< the slot of this PE
   std::int32_t n_pes, my_pe, root;
-  std::uint32_t in_one_shot;               ///< a reduction; of a broadcast: the root stores to all
+  std::uint32_t in_one_shot;  ///< for a reduction; in a broadcast: the root stores to all
   std::int64_t distance[abi::kPacketPes];  ///< bytes from this PE's heap to that of each member
   std::int32_t pes[abi::kPacketPes];
 };
-/// The calling block, and how many there are.
+/// The number of the calling block, and the number of blocks.
 struct GridPlace {
   std::uint32_t block, blocks;
 };
 
-/// The slot of the team with entry `index`, one of the first kPacketTeams; after all packets.
+/// Returns the slot of the team with entry `index`, one of the first kPacketTeams; it is after all
+/// packets.
 GSHMEM_FN abi::GridSlot* grid_slots(const State& state) {
   const std::uint32_t teams = state.n_teams < abi::kPacketTeams ? state.n_teams : abi::kPacketTeams;
   return reinterpret_cast<abi::GridSlot*>(state.heap + state.heap_bytes +
                                           std::size_t{teams} * abi::kTeamPacketBytes);
 }
 
-/// A call of `team`, which has a slot.
+/// Makes a call of `team`, which has a slot.
 GSHMEM_FN GridCall grid_call(const State& state, const abi::Team& team, const Call& call) {
   GridCall made{};
   copy_text(made.name, call.name, sizeof(made.name));
@@ -76,8 +78,8 @@ GSHMEM_FN T* at_member(const GridCall& call, T* p, int i) {
 
 enum class Sync { kRelaxed, kRelease };
 
-/// Block `block` of every member has entered sync `number` of these blocks. False where the wait
-/// had to end.
+/// Waits until block `block` of every member has entered sync `number` of these blocks. Returns
+/// false if the wait had to end early.
 template <class Coop>
 GSHMEM_FN bool sync_blocks(Coop coop, const State& state, const GridCall& call, std::uint32_t block,
                            std::uint32_t number, Sync sync) {
@@ -102,8 +104,9 @@ GSHMEM_FN bool sync_blocks(Coop coop, const State& state, const GridCall& call, 
   return !coop.any(!arrived);
 }
 
-/// `work()` between two syncs of the calling block with those of the others, the last one a release
-/// where it has stored to other members. 0, or the code of the PE's first fault.
+/// Calls `work()` between two syncs of the calling block with those of the others; the last sync is
+/// a release if the block has stored to other members. Returns 0, or the code of the PE's first
+/// fault.
 template <class Coop, class Work>
 GSHMEM_FN int between_syncs(Coop coop, const State& state, const GridCall& call, GridPlace place,
                             Sync last, const Work& work) {
@@ -117,19 +120,20 @@ GSHMEM_FN int between_syncs(Coop coop, const State& state, const GridCall& call,
   return GSHMEMX_SUCCESS;
 }
 
-/// Words of one thread: every `step`-th one.
+/// The words of one thread: every `step`-th one.
 struct GridWords {
   std::size_t at, end, step;
 };
-/// The words of the calling thread, where all threads of all blocks share words [first, end).
+/// Returns the words of the calling thread, if all threads of all blocks divide words [first, end)
+/// between them.
 template <class Coop>
 GSHMEM_FN GridWords shared_words(Coop coop, GridPlace place, std::size_t first, std::size_t end) {
   const auto width = static_cast<std::size_t>(coop.size());
   return {first + place.block * width + static_cast<std::size_t>(coop.thread_rank()), end,
           place.blocks * width};
 }
-/// Piece `i` of `pieces` of `count` words: the first ones have one more where it does not come out
-/// even.
+/// Chunk `i` of `pieces` of `count` words: the first chunks have one more word if there is a
+/// remainder.
 struct GridPiece {
   std::size_t first, end;
   GSHMEM_FN GridPiece(std::size_t count, int i, int pieces) {
@@ -140,8 +144,8 @@ struct GridPiece {
   }
 };
 
-/// Words of one thread that are in flight at once: word k is there where has(k). A round of kWhole
-/// has all of them.
+/// Words of one thread that are in flight at once: word k exists if has(k). A round of kWhole has
+/// all of them.
 template <bool kWhole>
 struct GridRound {
   const GridWords& words;
@@ -190,8 +194,9 @@ GSHMEM_FN void store_to_members(const GridCall& call, W* to, W word, int count) 
   }
 }
 
-/// Words of all members combined in the order of the members. kMembers: how many there are, and
-/// then all of their words are in flight at once; 0: any number, those of two members at a time.
+/// Combines the words of all members in the order of the members. kMembers: their number, and then
+/// all of their words are in flight at once; 0: any number, with the words of two members in
+/// flight.
 template <int kMembers, int kCount, class W, class Reducer>
 GSHMEM_FN void combine_grid_words(const GridCall& call, W* dest, const W* source, GridWords words,
                                   int targets, Reducer reducer) {
@@ -226,7 +231,8 @@ GSHMEM_FN void combine_grid_words(const GridCall& call, W* dest, const W* source
     }
   });
 }
-/// Types whose reductions have code of their own for 2, 4 and 8 members: those of many programs.
+/// Types whose reductions have code of their own for 2, 4 and 8 members: those that many programs
+/// use.
 template <class T>
 inline constexpr bool kIsCommon = kIsNarrow<T> || (std::is_arithmetic_v<T> && sizeof(T) >= 4);
 
@@ -244,14 +250,14 @@ GSHMEM_FN void combine_wide(const GridCall& call, Word16* dest, const Word16* so
   combine_grid_words<0, 2>(call, dest, source, words, targets, reducer);
 }
 
-/// Both arrays allow words of 16 bytes.
+/// Do both arrays allow words of 16 bytes?
 GSHMEM_FN bool is_wide(const void* dest, const void* source) {
   return ((reinterpret_cast<std::uintptr_t>(dest) | reinterpret_cast<std::uintptr_t>(source)) %
           sizeof(Word16)) == 0;
 }
 
-/// A reduction, or with `is_scattered` of the parts of all sources that have the number of this
-/// member: by elements of T. First words of 16 bytes, then what is left.
+/// A reduction by elements of T, or with `is_scattered` a reduction of the parts of all sources
+/// that have this member's number. Combines words of 16 bytes first, then the rest.
 template <class T, class Coop, class Reducer>
 GSHMEM_FN int reduce_by_grid(Coop coop, const State& state, const GridCall& call, GridPlace place,
                              bool is_scattered, Reducer reducer) {
@@ -280,7 +286,7 @@ GSHMEM_FN int reduce_by_grid(Coop coop, const State& state, const GridCall& call
                        work);
 }
 
-/// `words` from `from`, each to all places that `store` knows.
+/// Copies `words` from `from`; `store` stores each to all its destinations.
 template <int kCount, class W, class Store>
 GSHMEM_FN void copy_grid_words(const W* from, GridWords words, const Store& store) {
   in_rounds<kCount>(words, [&](auto round) {
@@ -299,8 +305,8 @@ inline constexpr std::uint32_t kGridLanes = 32;
 #else
 inline constexpr std::uint32_t kGridLanes = 1;
 #endif
-/// Parts of `count` words: every warp has words of one part, so that all parts are on their way
-/// at once. `copy(i, words)`: those of part i.
+/// Copies parts of `count` words: every warp has words of one part, so that all parts are in flight
+/// at once. `copy(i, words)` copies those of part i.
 template <class Coop, class Copy>
 GSHMEM_FN void in_parts(Coop coop, GridPlace place, int parts, std::size_t count,
                         const Copy& copy) {
@@ -375,7 +381,7 @@ GSHMEM_FN void move_by_words(Coop coop, CallKind kind, const GridCall& call, Gri
   }
 }
 
-/// Alltoall, fcollect and broadcast, by the widest words that all parts allow.
+/// Alltoall, fcollect and broadcast, with the widest words that all parts allow.
 template <class Coop>
 GSHMEM_FN int move_by_grid(Coop coop, const State& state, CallKind kind, const GridCall& call,
                            GridPlace place) {

@@ -1,5 +1,5 @@
-// Arithmetic of the 16-bit floating types where there is no CUDA, and with the same results where
-// there is: values are widened to float, and rounded to nearest even.
+// Arithmetic of the 16-bit floating types without CUDA, with the same results as with CUDA: values
+// are widened to float, and rounded to nearest even.
 #pragma once
 
 #include <gshmem/types.h>
@@ -11,12 +11,12 @@ namespace gshmem::device {
 GSHMEM_FN float widen(gshmem_bfloat16_t value) {
   return bits<float>(static_cast<std::uint32_t>(bits<std::uint16_t>(value)) << 16);
 }
-/// IEEE 754 binary16: 5 bits of exponent, 10 of fraction.
+/// IEEE 754 binary16 has 5 bits of exponent and 10 of fraction.
 GSHMEM_FN float widen(gshmem_half_t value) {
   const std::uint32_t raw = bits<std::uint16_t>(value);
   const std::uint32_t sign = (raw & 0x8000) << 16, magnitude = raw & 0x7fff;
   if (magnitude >= 0x7c00) return bits<float>(sign | 0x7f800000 | (magnitude & 0x3ff) << 13);
-  // Subnormal ones are normal as float: 2^-112 moves the exponent.
+  // Subnormal values are normal as float: 2^-112 adjusts the exponent.
   constexpr float kRebias = 5.192296858534828e33f;
   const float scaled = bits<float>(magnitude << 13) * kRebias;
   return bits<float>(bits<std::uint32_t>(scaled) | sign);
@@ -31,7 +31,7 @@ GSHMEM_FN void narrow(float value, gshmem_bfloat16_t& to) {
 GSHMEM_FN void narrow(float value, gshmem_half_t& to) {
   const std::uint32_t raw = bits<std::uint32_t>(value), magnitude = raw & 0x7fffffff;
   std::uint32_t half = 0;
-  if (magnitude >= 0x47800000) {  // 2^16, infinity, no number
+  if (magnitude >= 0x47800000) {  // 2^16 and above, infinity, NaN
     half = magnitude > 0x7f800000 ? 0x7e00 : 0x7c00;
   } else if (magnitude < 0x38800000) {  // below 2^-14: the addition aligns and rounds
     half = bits<std::uint32_t>(bits<float>(magnitude) + 0.5f) - 0x3f000000;

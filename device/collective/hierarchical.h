@@ -1,18 +1,20 @@
-// Collectives in two levels, for teams whose members are in domains of one size, on several hosts:
+// Collectives in two levels, for teams whose members are in domains of equal size on several hosts:
 // PEs of a domain map each other, all others are reached by the network. Bytes cross the network
-// once for a domain, not once for a member, and every member's NIC carries a part of them:
-// - broadcast: the root's domain shares the pieces, each member sends one to its counterparts, the
-//   members with its number in other domains, and these give it to their neighbours;
-// - fcollect: every member sends its part to its counterparts, which give it to theirs;
+// once per domain, not once per member, and every member's NIC carries a part of them:
+// - broadcast: the root's domain divides the data into pieces; each member sends one to its
+//   counterparts, the members with its number in other domains, and these put it to their
+//   neighbours;
+// - fcollect: every member sends its part to its counterparts, which put it to their neighbours;
 // - reduce: member l of a domain combines piece l of its neighbours; the counterparts combine that
-//   piece across, by sub-pieces; each gives it to its neighbours. A NIC sends 2 (H - 1) / H of a
-//   piece, for H domains.
-// In an alltoall no byte goes to two members of a domain, and it stays as it is, as do collects and
-// scans.
+//   piece across domains, by sub-pieces; each puts it to its neighbours. A NIC sends 2 (H - 1) / H
+//   of a piece, for H domains.
+//
+// In an alltoall no byte goes to two members of a domain, so it is not hierarchical, nor are
+// collects and scans.
 //
 // All members combine each element in the same order: that of a domain's members, then that of the
-// domains. So they get the same bits, and the same team gets them again; those of one level may
-// differ.
+// domains. So they get the same bits, and so does a repetition by the same team; a reduction in one
+// level may give other bits.
 #pragma once
 
 #include "combine.h"
@@ -22,13 +24,14 @@
 namespace gshmem::device {
 
 /// A team as a table: a row has the members of a domain, a column those with the same number in
-/// their domains. This member's row and column, as teams. In memory, as all that the steps of a
-/// call share: a register that is held over the calls of a step is one more for the kernel.
+/// their domains. The object has this member's row and column, as teams. It is in memory, like all
+/// that the steps of a call share: a register that is live across the calls of a step is one more
+/// for the kernel.
 struct Levels {
-  abi::Team inside, across;  ///< of which the members, their numbers and the handle count
+  abi::Team inside, across;  ///< only their members, numbers and handle are used
   int inner_stride, outer_stride;
   GSHMEM_FN int domain_of(int member) const { return member / outer_stride % across.n_pes; }
-  /// The member of this column in domain `h`.
+  /// Returns the member of this column in domain `h`.
   GSHMEM_FN int member_of(int h) const { return h * outer_stride + inside.my_pe * inner_stride; }
 };
 GSHMEM_OUTLINE void find_levels(Levels& levels, const abi::Team& team) {
@@ -50,7 +53,8 @@ GSHMEM_OUTLINE void find_levels(Levels& levels, const abi::Team& team) {
   levels.across = part_of(l * to_next, to_next_domain, domains, h);
 }
 
-/// An array in parts by whole units, which differ by one unit; the last one has the rest, too.
+/// Divides an array into parts of whole units, which differ by one unit; the last part also has the
+/// remainder.
 struct Cut {
   std::size_t bytes, unit, parts, each, more;
   Cut() = default;
@@ -64,11 +68,11 @@ struct Cut {
     const std::size_t i = static_cast<std::size_t>(part);
     return i == parts ? bytes : (i * each + (i < more ? i : more)) * unit;
   }
-  /// Bytes that no part exceeds.
+  /// Returns an upper bound on the bytes of a part.
   GSHMEM_FN std::size_t most() const { return (each + 2) * unit; }
 };
 
-/// `what.dest` is to go to the same place of all of `to`.
+/// Makes `what.dest` the same symmetric address at all members of `to`.
 GSHMEM_FN void set_in_place(TeamCall& what, char* dest, std::size_t bytes, const abi::Team& to) {
   what.dest = dest;
   what.source = dest;
@@ -86,7 +90,7 @@ struct FcollectLevels {
     return part(dest, levels.member_of(domain), what.bytes);
   }
 };
-/// What domain `work.h` has given goes on to this member's row.
+/// Puts the data of domain `work.h` to this member's row.
 template <class Coop>
 GSHMEM_FN void give_part(Coop coop, FcollectLevels& work) {
   set_in_place(work.what, work.part_of(work.h), work.what.bytes, work.levels.inside);
@@ -121,7 +125,7 @@ GSHMEM_OUTLINE int fcollect_in_levels(Coop coop, const TeamCall& call) {
 
 struct BroadcastLevels {
   Levels levels;
-  abi::Team one;  ///< of the root's row, in turn
+  abi::Team one;  ///< the members of the root's row, one at a time
   TeamCall what;
   Cut cut;
   char* dest;
@@ -146,7 +150,7 @@ GSHMEM_OUTLINE void find_broadcast_levels(BroadcastLevels& work, const TeamCall&
   work.one.my_pe = 0;
   keep_in_memory(work);
 }
-/// Of the root: piece `work.l` goes to that member of its row.
+/// For the root: puts piece `work.l` to that member of its row.
 template <class Coop>
 GSHMEM_OUTLINE void give_piece(Coop coop, BroadcastLevels& work) {
   const std::size_t first = work.cut.at(work.l);
@@ -176,14 +180,14 @@ GSHMEM_OUTLINE int broadcast_in_levels(Coop coop, const TeamCall& call, int root
   return end_collective(coop, work.what);
 }
 
-/// A reduction's array, for members of the width `bytes`. Sub-piece h of piece l is part l * H + h:
-/// member l of domain h combines it across.
+/// Divides a reduction's array, for elements of `bytes` bytes. Sub-piece h of piece l is part l * H
+/// + h: member l of domain h combines it across domains.
 GSHMEM_FN Cut reduce_cut(const TeamCall& call, std::size_t bytes) {
   const std::uintptr_t both =
       reinterpret_cast<std::uintptr_t>(call.dest) | reinterpret_cast<std::uintptr_t>(call.source);
   return {call.bytes, both % sizeof(Word16) == 0 ? sizeof(Word16) : bytes, call.team->n_pes};
 }
-/// Whether the array has room for sub-pieces to land. All members answer alike.
+/// Does the array have room for the sub-pieces of other domains? All members get the same result.
 GSHMEM_OUTLINE bool has_room(const TeamCall& call, std::size_t element_bytes) {
   const Cut cut = reduce_cut(call, element_bytes);
   const std::size_t inner = static_cast<std::size_t>(call.team->inner);
@@ -191,16 +195,16 @@ GSHMEM_OUTLINE bool has_room(const TeamCall& call, std::size_t element_bytes) {
   return (domains - 1) * cut.most() <= inner / 2 * domains * cut.each * cut.unit;
 }
 
-/// Of a reduction: this member's piece for its row, and of that the sub-piece for its column, both
-/// to be combined in `dest`. Sub-pieces of other domains land in `dest` beside the piece, on the
-/// side that has more pieces: half of the others at least.
+/// A reduction: this member's piece for its row, and the sub-piece of that for its column, both to
+/// be combined in `dest`. Sub-pieces of other domains are put to `dest` beside the piece, on the
+/// side with more pieces: at least half of the others.
 struct ReduceLevels {
   Levels levels;
   TeamCall piece, sub_piece;
   char* landing;
-  std::size_t step;  ///< from one that has landed to the next
+  std::size_t step;  ///< distance between sub-pieces that have arrived
   bool wide;         ///< all begin at multiples of 16 bytes
-  /// That of domain `h`.
+  /// Returns the sub-piece of domain `h`.
   GSHMEM_FN char* landed(int h) const {
     const int me = levels.across.my_pe;
     if (h == me) return static_cast<char*>(sub_piece.dest);
@@ -237,8 +241,8 @@ GSHMEM_OUTLINE void take_sub_pieces(Coop coop, const ReduceLevels& work) {
   });
   quiet(coop, *work.piece.state);
 }
-/// Words [first, end) of the sub-piece, two of a domain in flight; what comes of them takes their
-/// place.
+/// Combines words [first, end) of the sub-piece, with two words of a domain in flight; results
+/// overwrite them.
 template <class W, class Coop, class Reducer>
 GSHMEM_OUTLINE void combine_landed(Coop coop, const ReduceLevels& work, Reducer reducer,
                                    std::size_t first, std::size_t end) {
@@ -265,7 +269,7 @@ GSHMEM_OUTLINE void combine_landed(Coop coop, const ReduceLevels& work, Reducer 
   }
   meet_lanes(coop);
 }
-/// By words of 16 bytes as far as the arrays allow, then by elements of W.
+/// Combines words of 16 bytes as far as the arrays allow, then elements of W.
 template <class W, class Coop, class Reducer>
 GSHMEM_OUTLINE void combine_sub_pieces(Coop coop, const ReduceLevels& work, Reducer reducer) {
   std::size_t wide = work.wide ? work.sub_piece.bytes / sizeof(Word16) : 0;
@@ -275,9 +279,9 @@ GSHMEM_OUTLINE void combine_sub_pieces(Coop coop, const ReduceLevels& work, Redu
     combine_landed<W>(coop, work, reducer, wide * kLanes<W>, work.sub_piece.bytes / sizeof(W));
 }
 
-/// When this member's piece of its row is combined: the result for all. Every piece of `dest` that
-/// is not this member's is written to by a neighbour at last, and until then takes sub-pieces of
-/// other domains. Where it is `source`, that neighbour has read it before.
+/// Runs after this member's piece of its row is combined: computes the result for all. Every other
+/// piece of `dest` is finally written by a neighbour, and until then receives sub-pieces of other
+/// domains. If `dest` is `source`, that neighbour has read it before.
 template <class W, class Coop, class Reducer>
 GSHMEM_OUTLINE int reduce_across(Coop coop, ReduceLevels& work, Reducer reducer) {
   int status = meet_members(coop, work.piece);
@@ -292,7 +296,7 @@ GSHMEM_OUTLINE int reduce_across(Coop coop, ReduceLevels& work, Reducer reducer)
   return end_collective(coop, work.piece);
 }
 
-/// Of an array that has room.
+/// Requires an array with room (has_room).
 template <class W, class Coop, class Reducer>
 GSHMEM_OUTLINE int reduce_in_levels(Coop coop, const TeamCall& call, Reducer reducer) {
   const int status = meet_members(coop, call);

@@ -1,35 +1,37 @@
-// Collectives of few bytes between members that map each other, with flags in the data: every
-// member stores what it gives to others as packets of 8 bytes of data, and waits until each packet
-// that it is to get has the flag of this call. One way over the wire, no sync.
+// Collectives of few bytes between members that map each other, with flags in the data. Every
+// member stores its data for others as packets of 8 bytes of data, and waits until each packet that
+// it receives has the flag of this call. This takes one message latency and no sync.
 //
 // Ordering. A packet is stored and loaded by one access of 16 bytes. Each half is 4 bytes of data
-// and a flag, in an aligned word of 8 bytes, which no access tears: relaxed stores and loads do,
-// and no fence. A GPU begins no store before the branch on a load before it is decided; on the CPU
-// store_flag releases and load_poll acquires.
+// and a flag, in an aligned word of 8 bytes, which no access tears: relaxed stores and loads are
+// enough, without a fence. A GPU starts no store before the branch on an earlier load is decided;
+// on the CPU store_flag releases and load_poll acquires.
 //
-// Two buffers suffice, for even and odd numbers of calls. Every member sends packets to every one,
-// itself included. A member that begins call n + 2 has got all packets of call n + 1. Their senders
-// had got those of call n before they sent any of n + 1. So nobody reads the packets of n any more
-// when those of n + 2 come to the same place. In a broadcast those who give nothing send a packet
-// of no data. Calls of no bytes cannot be made so.
+// Two buffers are enough, for even and odd numbers of calls. Every member sends packets to every
+// one, itself included. A member that begins call n + 2 has received all packets of call n + 1.
+// Their senders had received those of call n before they sent any of n + 1. So the packets of n
+// have been read when those of n + 2 overwrite them. In a broadcast, members that have no data send
+// a packet without data. Calls of no bytes cannot use packets.
 //
-// A flag has 31 bits of the number of its call. Packets of calls 2^31 earlier may be where shorter
-// calls have not been since: before flags come again, each buffer is cleared (clear_packets).
+// A flag has 31 bits of the number of its call. Packets of calls 2^31 earlier may remain where
+// later, shorter calls wrote nothing: before flags repeat, each buffer is cleared (clear_packets).
 #pragma once
 
 #include "collective_check.h"
 
 namespace gshmem::device {
 
-/// The packets of one call: from member i those at i * each, at the same place of every heap.
+/// The packets of one call: those from member i begin at i * each, at the same offset in every
+/// heap.
 struct Packets {
   Word16* here;
-  std::uint32_t flag, each;  ///< each: from one member for one other
+  std::uint32_t flag, each;  ///< each: number of packets from one member to another
   GSHMEM_FN Word16* of(std::uint32_t member) const { return here + member * std::size_t{each}; }
-  /// The first one of a part that are sent and awaited.
+  /// Returns the first packet of a part that is sent and awaited.
   GSHMEM_FN static constexpr std::uint32_t first() { return 0; }
 };
-/// Those that one of several blocks sends and awaits: `each` of the `all` of every part.
+/// The packets that one of several blocks sends and awaits: `each` of the `all` packets of every
+/// part.
 struct PacketSlice {
   Word16* here;
   std::uint32_t flag, each, all, begin;
@@ -42,7 +44,7 @@ GSHMEM_FN Word16* packets_of(const TeamCall& call, std::uint32_t number) {
   return reinterpret_cast<Word16*>(call.state->heap + call.state->heap_bytes) +
          (std::size_t{team_index(call.team->handle)} * 2 + number % 2) * abi::kPackets;
 }
-inline constexpr std::uint32_t kPacketFlag = 1u << 31;  ///< set in each: none is 0
+inline constexpr std::uint32_t kPacketFlag = 1u << 31;  ///< set in each flag: none is 0
 inline constexpr std::size_t kPieceBytes = abi::kPacketData;
 static_assert(sizeof(Word16) == abi::kPacketBytes);
 GSHMEM_FN Word16 packet_of(std::uint32_t flag, std::uint64_t data) {
@@ -53,7 +55,7 @@ GSHMEM_FN bool has_flag(Word16 packet, std::uint32_t flag) {
 }
 GSHMEM_FN std::uint64_t data_of(Word16 packet) { return std::uint64_t{packet.z} << 32 | packet.x; }
 
-/// Data of a packet: `left` bytes and at most 8, of any alignment.
+/// Returns the data of a packet: `left` bytes, at most 8, of any alignment.
 GSHMEM_FN std::uint64_t load_piece(const char* from, std::size_t left) {
   const bool aligned = is_aligned<std::uint32_t>(from);
   std::uint64_t piece = 0;
@@ -89,13 +91,13 @@ GSHMEM_FN void store_piece(char* to, std::uint64_t piece, std::size_t left) {
   }
 }
 
-/// A packet, and whose it is.
+/// A packet and its member.
 struct PacketPlace {
   std::uint32_t member, packet;
 };
-/// Those of a thread, in turns, without a division: a member has as many numbers as the power of
-/// two that holds its packets. Lanes of a warp do all turns of the warp: who has no packet in a
-/// turn repeats another one. (Lanes that part are slower.)
+/// The packets of a thread, in turns, computed without a division: the numbers of a member's
+/// packets are padded to a power of two. Lanes of a warp execute all turns of the warp: a lane
+/// without a packet in a turn repeats another one. (Lanes that diverge are slower.)
 class PacketWalk {
  public:
   template <class Coop>
@@ -105,7 +107,7 @@ class PacketWalk {
         width_(static_cast<std::uint32_t>(coop.size())),
         first_(first_of_warp(coop)),
         lane_(static_cast<std::uint32_t>(coop.thread_rank()) - first_) {}
-  /// The warp has a turn.
+  /// Has the warp a turn left?
   GSHMEM_FN bool more() const { return first_ <= (last_.member << bits_) + last_.packet; }
   GSHMEM_FN PacketPlace next() {
     const std::uint32_t at = first_ + lane_;
@@ -114,7 +116,7 @@ class PacketWalk {
     return {member < last_.member ? member : last_.member,
             packet < last_.packet ? packet : last_.packet};
   }
-  /// `kCount` at once. How many of them are in turns of the warp.
+  /// Returns `kCount` packets at once, and how many of them are in turns of the warp.
   template <int kCount>
   GSHMEM_FN int next(PacketPlace (&at)[kCount]) {
     int count = 0;
@@ -130,15 +132,15 @@ class PacketWalk {
   std::uint32_t bits_, width_, first_, lane_;
 };
 
-/// Packets that each thread of a group sends, and awaits, at a time. One in a block: its packets
-/// come together, and asking for less is faster. Two take all registers that there are.
+/// How many packets each thread of a group sends, and awaits, at a time. One in a block: its
+/// packets arrive together, and fewer requests are faster. Two use all available registers.
 template <class Coop>
 inline constexpr int kAtOnce = std::is_same_v<Coop, Block> ? 1 : 2;
 
-/// To all members the same of `source`, or to each its part.
+/// Whether all members receive the same of `source`, or each its part.
 enum class Give { kWhole, kParts };
 
-/// kAligned: all data are whole words of 4 bytes.
+/// kAligned: all data consists of whole words of 4 bytes.
 template <Give kGive, bool kAligned, class Coop, class Set>
 GSHMEM_FN void send_pieces(Coop coop, const TeamCall& call, Set packets) {
   const abi::Team& team = *call.team;
@@ -178,7 +180,8 @@ GSHMEM_OUTLINE void send_packets(Coop coop, const TeamCall& call, Set packets) {
   send_pieces<kGive, false>(coop, call, packets);
 }
 
-/// To every member one of no data, in place of the first one of what this member does not give.
+/// Sends a packet without data to every member, instead of the first packet of data that this
+/// member does not have.
 template <class Coop, class Set>
 GSHMEM_FN void send_presence(Coop coop, const TeamCall& call, Set packets) {
   const abi::Team& team = *call.team;
@@ -191,8 +194,8 @@ GSHMEM_FN void send_presence(Coop coop, const TeamCall& call, Set packets) {
   }
 }
 
-/// Loads the packets at `at(k)` until all have the flag. `member(k)` sends them. False where the
-/// wait had to end.
+/// Loads the packets at `at(k)` until all have the flag. `member(k)` is their sender. Returns false
+/// if the wait had to end early.
 template <int kCount, class At, class Member>
 GSHMEM_FN bool await_packets(const TeamCall& call, std::uint32_t flag, Word16 (&packet)[kCount],
                              const At& at, const Member& member) {
@@ -213,7 +216,7 @@ GSHMEM_FN bool await_packets(const TeamCall& call, std::uint32_t flag, Word16 (&
   }
 }
 
-/// What member i has sent goes to part i of `dest`.
+/// Stores the data of member i to part i of `dest`.
 struct MovePackets {
   template <class Coop, class Set>
   GSHMEM_FN bool operator()(Coop coop, const TeamCall& call, Set packets) const {
@@ -240,14 +243,14 @@ struct MovePackets {
   }
 };
 
-/// What `root` has sent goes to `dest`; all others have sent that they are here. What is awaited:
-/// the root's packets, then the first one of every other member.
+/// Stores the data of `root` to `dest`; the packets of all others only show that they have entered.
+/// Awaits the root's packets, then the first packet of every other member.
 struct BroadcastPackets {
   int root;
   template <class Coop, class Set>
   GSHMEM_FN bool operator()(Coop coop, const TeamCall& call, Set packets) const {
     constexpr int kCount = kAtOnce<Coop>;
-    // Numbered as if one member had sent them all.
+    // The packets are numbered as if one member had sent them all.
     PacketWalk walk(coop, packets.each + static_cast<std::uint32_t>(call.team->n_pes) - 1, 1);
     PacketPlace at[kCount];
     GSHMEM_NO_UNROLL
@@ -277,9 +280,9 @@ struct BroadcastPackets {
   }
 };
 
-/// What all members have sent is combined in their order, by units of U: an element, or several.
-/// A thread has two packets in flight. A scan awaits those of later members, too: the two buffers
-/// need that.
+/// Combines the data of all members in their order, by units of U: an element, or several. A thread
+/// has two packets in flight. A scan also awaits the packets of later members, since the two
+/// buffers need that.
 template <class U, class Reducer, Result kResult = Result::kForOne>
 struct CombinePackets {
   Reducer reducer;
@@ -291,7 +294,7 @@ struct CombinePackets {
     };
     const int n = call.team->n_pes, me = call.team->my_pe;
     const int end = kResult == Result::kInclusive ? me + 1 : kResult == Result::kExclusive ? me : n;
-    // As PacketWalk. Two pieces leave no registers for that.
+    // As in PacketWalk. With two pieces there are no registers left for that.
     constexpr bool kRepeats = kPieces == 1;
     const auto rank = static_cast<std::uint32_t>(coop.thread_rank());
     const std::uint32_t lane = kRepeats ? rank - first_of_warp(coop) : 0;
@@ -331,8 +334,8 @@ struct CombinePackets {
   }
 };
 
-/// Before call `number`, after which flags of 31 bits begin anew in the other buffer: clears that.
-/// Nobody reads there any more, and nobody sends there before it has got packets of this call.
+/// Clears the other buffer before call `number`, after which flags of 31 bits repeat there. No
+/// member reads it any more, and no member sends to it before it has received packets of this call.
 template <class Coop>
 GSHMEM_OUTLINE void clear_packets(Coop coop, const TeamCall& call, std::uint32_t number) {
   Word16* const other = packets_of(call, number + 1);
@@ -345,14 +348,14 @@ GSHMEM_OUTLINE void clear_packets(Coop coop, const TeamCall& call, std::uint32_t
   coop.sync();
 }
 
-/// What packets of elements of W are combined by.
+/// The unit by which packets of elements of W are combined.
 template <class W>
 using PacketUnit = std::conditional_t<(sizeof(W) < kPieceBytes), std::uint64_t, W>;
 
-/// The call, of at least one byte and within the limits of the team. 0, or the code of the PE's
-/// first fault, on all threads of the group.
-/// `packets_of_call(number)`: those of the group. `has_read()`: what one thread does when the group
-/// has read the number; true where it is to be counted up now.
+/// Executes the call, of at least one byte and within the limits of the team. Returns 0, or the
+/// code of the PE's first fault, on all threads of the group. `packets_of_call(number)` returns the
+/// packets of the group. `has_read()` is called by one thread when the group has read the number;
+/// true if the number is to be incremented now.
 template <class Coop, class Set, class Send, class Receive, class Read>
 GSHMEM_FN int exchange_packets(Coop coop, const TeamCall& call, const Set& packets_of_call,
                                const Send& send, const Receive& receive, const Read& has_read) {
@@ -364,7 +367,8 @@ GSHMEM_FN int exchange_packets(Coop coop, const TeamCall& call, const Set& packe
   bool arrived = !call.state->nic.queues || may_meet(*call.state);
   if (arrived) send(packets);
   meet_lanes(coop);
-  coop.sync();  // all of `source` is read: `dest` may be the same. And all have read the number.
+  // All threads have read `source`, so `dest` may be the same. And all have read the number.
+  coop.sync();
   if (coop.thread_rank() == 0 && has_read()) store_relaxed(last, number);
   arrived = arrived && receive(coop, call, packets);
   meet_lanes(coop);
@@ -386,9 +390,9 @@ GSHMEM_OUTLINE int by_packets(Coop coop, const TeamCall& call, const Receive& re
       receive, [] { return true; });
 }
 
-/// Does what by_packets does by `blocks` blocks of every member, each with `each` packets of every
-/// part, the last one with the rest. `ticket`: a word of this PE's, 0 between calls. The last block
-/// that has read the number of the call counts it up. Two buffers suffice as for one block: a call
+/// As by_packets, with `blocks` blocks of every member, each with `each` packets of every part, the
+/// last one with the rest. `ticket` is a word of this PE, 0 between calls. The last block that has
+/// read the number of the call increments it. Two buffers are enough, as for one block: a call
 /// begins when all blocks of the one before have ended.
 template <class Coop, class Send, class Receive>
 GSHMEM_FN int by_packet_slices(Coop coop, const TeamCall& call, std::uint32_t block,

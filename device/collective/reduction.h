@@ -1,5 +1,5 @@
-// What a reduction does to elements: the operator and the type, known to the compiler in kernels,
-// and by number in a call record. Both combine a word of several elements at a time.
+// The operations of reductions on elements. In kernels the compiler knows operator and type; in a
+// call record they are numbers. Both forms combine a word of several elements at a time.
 #pragma once
 
 #include "half.h"
@@ -17,8 +17,9 @@ template <class T>
 inline constexpr bool kIsComplex =
     std::is_same_v<T, gshmem_complexf_t> || std::is_same_v<T, gshmem_complexd_t>;
 
-/// Sums and products of integers wrap. With no number in it a minimum or maximum is that or the
-/// other operand. Maxloc takes the pair with the larger x, of equal ones that with the smaller y.
+/// Sums and products of integers wrap. If one operand is NaN, a minimum or maximum is that or the
+/// other operand. Maxloc takes the pair with the larger x; of pairs with equal x that with the
+/// smaller y.
 template <ReduceOp kOp, class T>
 GSHMEM_FN T reduce_two(T a, T b) {
   if constexpr (kIsNarrow<T>) {
@@ -46,7 +47,7 @@ GSHMEM_FN T reduce_two(T a, T b) {
   }
 }
 
-/// Element by element, of words that hold one or more.
+/// Combines words that hold one or more elements, element by element.
 template <ReduceOp kOp, class T>
 struct TypedReducer {
   template <class W>
@@ -68,7 +69,7 @@ struct TypedReducer {
   }
 };
 
-/// Of a call record.
+/// The operation of a call record.
 struct AnyReducer {
   ReduceOp op;
   ElementType type;
@@ -94,7 +95,7 @@ GSHMEM_FN W reduce_bits(ReduceOp op, W a, W b) {
   if (op == ReduceOp::kOr) return TypedReducer<ReduceOp::kOr, std::uint8_t>{}(a, b);
   return TypedReducer<ReduceOp::kXor, std::uint8_t>{}(a, b);
 }
-/// Out of line: one of each word for all operators and types.
+/// This is out of line: there is one copy per word type for all operators and types.
 template <class W>
 GSHMEM_OUTLINE W reduce_any(ReduceOp op, ElementType type, W a, W b) {
   if (op == ReduceOp::kAnd || op == ReduceOp::kOr || op == ReduceOp::kXor)

@@ -1,5 +1,5 @@
-// What the collectives of a team share: the arguments of a call, its members in turn, and the parts
-// of their arrays. Included by collective.h and packets.h.
+// The code that the collectives of a team share: the arguments of a call, the loop over its
+// members, and the parts of their arrays. Included by collective.h and packets.h.
 #pragma once
 
 #include "../ops/rma.h"
@@ -7,8 +7,8 @@
 
 namespace gshmem::device {
 
-/// Calls `work(i, pe)` for all members, for each member beginning with another one. The count is in
-/// memory, for the registers of `work`.
+/// Calls `work(i, pe)` for all members; each member begins with another one. The counter is in
+/// memory, to save registers for `work`.
 template <class Work>
 GSHMEM_FN void for_members(const abi::Team& team, const Work& work) {
   int k = 0;
@@ -26,36 +26,36 @@ GSHMEM_FN const char* part(const void* array, int i, std::size_t bytes) {
   return static_cast<const char*>(array) + i * static_cast<std::ptrdiff_t>(bytes);
 }
 
-/// Many blocks of one kernel, by which host threads and streams make calls: stands for a group
-/// where an algorithm is chosen.
+/// Many blocks of one kernel, by which host threads and streams make calls: it stands in for a
+/// group when an algorithm is chosen.
 struct ManyBlocks {
   GSHMEM_FN int size() const { return 0; }
 };
 
-/// What all collectives are given: arrays in the heap, and the bytes that one member gives to
-/// another one. Made in memory, for the registers of the caller.
+/// The arguments of all collectives: arrays in the heap, and the bytes that one member puts to
+/// another. It is in memory, to save registers of the caller.
 struct TeamCall {
   const State* state;
   const char* name;
   const abi::Team* team;
   void* dest;
-  const void* source;  ///< of several parts: this member's own one
+  const void* source;  ///< if it has several parts: this member's own part
   std::size_t bytes;
   GSHMEM_FN std::uint32_t limit(abi::Limit of) const { return team->limits[static_cast<int>(of)]; }
-  /// All members choose alike: the same team, operation, bytes and scope.
+  /// All members choose alike: they have the same team, operation, bytes and scope.
   GSHMEM_FN bool within(abi::Limit of) const { return bytes != 0 && bytes <= limit(of); }
-  /// Of a team in two levels.
+  /// Is the call hierarchical? For a team in two levels.
   GSHMEM_FN bool goes_in_levels() const {
     return team->inner != 0 && bytes != 0 && bytes >= limit(abi::Limit::kTwoLevels);
   }
-  /// Many blocks make the call (grid.h).
+  /// Do many blocks execute the call (grid.h)?
   GSHMEM_FN bool goes_by_grid() const {
     return limit(abi::Limit::kGrid) != 0 && bytes >= limit(abi::Limit::kGrid);
   }
   template <class Coop>
   GSHMEM_FN bool goes_by_packets(Coop coop, abi::Limit of) const {
     if (!within(of)) return false;
-    // Members' blocks may differ in their threads.
+    // Members' blocks may differ in their number of threads.
     if (std::is_same_v<Coop, Block> || std::is_same_v<Coop, ManyBlocks>) return true;
     const std::uint64_t packets =
         (bytes + abi::kPacketData - 1) / abi::kPacketData * static_cast<std::uint32_t>(team->n_pes);
@@ -63,24 +63,24 @@ struct TeamCall {
                           static_cast<std::uint32_t>(coop.size());
   }
 };
-/// What is left of a reduction, and with whom.
+/// Which result of a reduction is kept, and by which member.
 enum class Result {
   kForAll,
-  kForOne,     ///< all of it with this member alone: its part is another one than those of others
-  kInclusive,  ///< with every member, of those up to it
-  kExclusive   ///< of those before it; zeros with the first one
+  kForOne,     ///< only this member keeps it: its part differs from those of others
+  kInclusive,  ///< every member keeps that of the members up to it
+  kExclusive   ///< every member keeps that of the members before it; the first one gets zeros
 };
 
 GSHMEM_FN abi::SyncSlot* slot_of(const TeamCall& call) {
   return call.state->team_slots + team_index(call.team->handle);
 }
-/// The call of an operation whose `source` has a part for each member.
+/// Returns the call for an operation whose `source` has a part for each member.
 GSHMEM_FN TeamCall at_own_part(TeamCall call) {
   call.source = part(call.source, call.team->my_pe, call.bytes);
   return call;
 }
 
-/// Copies by one thread or warp have few words in flight, for the registers of the caller.
+/// Copies by one thread or warp have few words in flight, to save registers of the caller.
 GSHMEM_FN LeanThread giver(Thread) { return {}; }
 GSHMEM_FN LeanWarp giver(Warp) { return {}; }
 template <class Coop>
@@ -88,14 +88,14 @@ GSHMEM_FN Coop giver(Coop coop) {
   return coop;
 }
 
-/// A put, of nothing and to itself not made.
+/// A put, which is skipped if it has no bytes or its target is its source.
 template <class Coop>
 GSHMEM_FN void give(Coop coop, const TeamCall& call, void* dest, const void* source,
                     std::size_t bytes, int pe) {
   if (bytes == 0 || (dest == source && pe == call.state->my_pe)) return;
   put_nbi(giver(coop), *call.state, dest, source, bytes, pe);
 }
-/// `source` goes to `dest` of all members.
+/// Puts `source` to `dest` of all members.
 template <class Coop>
 GSHMEM_OUTLINE void give_to_members(Coop coop, const TeamCall& call) {
   for_members(*call.team,

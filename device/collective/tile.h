@@ -1,7 +1,7 @@
 // Tiles: rows of elements with strides on both sides, copied to or from a PE, combined over a team,
-// or given to all its members. The names are NVSHMEM's (gshmem/tile.hpp). To PEs that are mapped by
-// loads and stores of all threads of the group, several in flight for each; to others a row at a
-// time, or an element where rows have gaps. Words are as wide as all rows of both sides allow.
+// or put to all its members. The names are NVSHMEM's (gshmem/tile.hpp). For mapped PEs all threads
+// of the group load and store, with several words in flight each. For others it puts a row at a
+// time, or an element if rows have gaps. Words are as wide as all rows of both sides allow.
 #pragma once
 
 #include <gshmem/tensor.hpp>
@@ -17,11 +17,12 @@ struct TileSide {
 };
 struct Tile {
   TileSide dst, src;
-  std::size_t rows, elements;  ///< and elements of a row
-  std::uint32_t size;          ///< of an element
-  bool dense;                  ///< the elements of a row follow each other on both sides
+  std::size_t rows, elements;  ///< number of rows, and of elements of a row
+  std::uint32_t size;          ///< size of an element
+  bool dense;                  ///< the elements of a row are contiguous on both sides
   GSHMEM_FN std::size_t row_bytes() const { return elements * size; }
-  /// Of all rows, both sides and the length of a row: a number with that as its lowest bit.
+  /// Returns a number whose lowest set bit is the alignment of all rows, of both sides and of the
+  /// length of a row.
   GSHMEM_FN std::uintptr_t alignment() const {
     const auto all = [](auto value) { return static_cast<std::uintptr_t>(value); };
     const std::uintptr_t first =
@@ -31,8 +32,8 @@ struct Tile {
 };
 
 /// The words of `unit` bytes of a tile that one thread takes, row by row: the others of its group
-/// take those between. A tile that is not dense has a word for each element. Numbers of 32 bits,
-/// for the registers of the loops.
+/// take those between. A tile that is not dense has a word for each element. Numbers have 32 bits,
+/// to save registers in the loops.
 class TileWalk {
  public:
   template <class Coop>
@@ -43,7 +44,7 @@ class TileWalk {
         end_(static_cast<std::uint32_t>(tile.rows) * words_) {
     begin(static_cast<std::uint32_t>(coop.thread_rank()));
   }
-  /// Of all words those of this member alone.
+  /// Keeps only this member's share of all words.
   GSHMEM_FN void keep_share(const abi::Team& team) {
     const Share mine(Result::kForAll, end_, team);
     end_ = static_cast<std::uint32_t>(mine.end);
@@ -66,13 +67,13 @@ class TileWalk {
 
  private:
   GSHMEM_FN void begin(std::uint32_t at) { at_ = at, row_ = at / words_, word_ = at % words_; }
-  std::uint32_t words_;  ///< of a row
+  std::uint32_t words_;  ///< per row
   std::uint32_t step_, width_, end_, at_ = 0, row_ = 0, word_ = 0;
 };
 inline constexpr std::size_t kMostTileBytes = std::size_t{1} << 31;
 
-/// A tile whose rows have the widest words W that it allows, but not less than kLeast bytes:
-/// `work(W{})`.
+/// Calls `work(W{})` with the widest word type W that the rows of the tile allow, of at least
+/// kLeast bytes.
 template <std::size_t kLeast, class Work>
 GSHMEM_FN void by_tile_words(const Tile& tile, const Work& work) {
   const std::uintptr_t all = tile.dense ? tile.alignment() : kLeast;
@@ -119,7 +120,7 @@ GSHMEM_OUTLINE void copy_tile(Coop coop, const Tile& tile) {
     copy_element<kSource>(walk.of(tile.dst), walk.of(tile.src), tile.size);
 }
 
-/// A put or get that is complete at quiet; made in memory, for the registers of the caller.
+/// A put or get that is complete at quiet; it is in memory, to save registers of the caller.
 struct TileMove {
   const State* state;
   Tile tile;
@@ -157,7 +158,7 @@ GSHMEM_OUTLINE int move_tile(Coop coop, const TileMove& move) {
   return GSHMEMX_SUCCESS;
 }
 
-/// What collectives are given.
+/// The arguments of collectives.
 struct TileCall {
   const State* state;
   const char* name;
@@ -166,14 +167,14 @@ struct TileCall {
   enum class Part {
     kNone,
     kAll,   ///< this member combines everything
-    kShare  ///< and each one its share of it
+    kShare  ///< each member combines its share
   } part;
-  bool for_all;  ///< the result goes to all members, else to this one
-  bool ends;     ///< and is there on return
+  bool for_all;  ///< the result goes to all members, otherwise to this one
+  bool ends;     ///< the result has arrived on return
   GSHMEM_FN TeamCall team_call() const { return {state, name, team, nullptr, nullptr, 0}; }
 };
 
-/// The tile goes to all members.
+/// Puts the tile to all members.
 template <class Coop>
 GSHMEM_OUTLINE int give_tile(Coop coop, const TileCall& call) {
   for_members(*call.team, [&](int, int pe) {
@@ -183,8 +184,8 @@ GSHMEM_OUTLINE int give_tile(Coop coop, const TileCall& call) {
   return GSHMEMX_SUCCESS;
 }
 
-/// Words of all members' tiles, one of a thread at a time: two would take more than 64 registers.
-/// kMapped: all members map each other.
+/// Combines words of all members' tiles, one per thread at a time: two would take more than 64
+/// registers. kMapped: all members map each other.
 template <bool kMapped, class W, class Coop, class Reducer>
 GSHMEM_OUTLINE void combine_tile_words(Coop coop, const TileCall& call, Reducer reducer) {
   const State& state = *call.state;
@@ -223,14 +224,14 @@ GSHMEM_OUTLINE void combine_tile_words(Coop coop, const TileCall& call, Reducer 
   }
 }
 
-/// What members have stored to each other is there.
+/// Synchronizes; then the stores of members to each other are visible.
 template <class Coop>
 GSHMEM_OUTLINE int end_tiles(Coop coop, const TileCall& call) {
   return end_collective(coop, call.team_call());
 }
 
-/// Combines the tiles of all members, elements of kSize bytes in the order of the members: after a
-/// sync, because all must have written theirs.
+/// Combines the tiles of all members, with elements of kSize bytes, in the order of the members. It
+/// comes after a sync, because all members must have written theirs.
 template <std::size_t kSize, class Coop, class Reducer>
 GSHMEM_OUTLINE int reduce_tile(Coop coop, const TileCall& call, Reducer reducer) {
   TeamCall team = call.team_call();
