@@ -1,6 +1,7 @@
-// The layer between the APIs (C and C++) and the device library: checks arguments, and on hosts
-// whose heaps are on GPUs hands over to HostOps. One function per operation, untyped where the type
-// does not matter; include/gshmem/functions.def says which API function calls which of these.
+// The layer between the APIs (C and C++) and the device library: it checks arguments, and on hosts
+// whose heaps are on GPUs passes calls to HostOps. There is one function per operation, untyped if
+// the type does not matter. include/gshmem/functions.def lists which API function calls which of
+// these.
 #pragma once
 
 #include "../ops/amo.h"
@@ -168,7 +169,7 @@ T amo_host(HostOps* ops, const Caller& caller, AmoOp op, const T* dest, T operan
 }
 #endif
 
-/// The word that an element lies in, which is larger for elements of 2 bytes: these have no atomics
+/// The word that contains an element. It is larger than elements of 2 bytes, which have no atomics
 /// of their own.
 template <class T>
 struct InWord {
@@ -187,8 +188,8 @@ struct InWord {
   unsigned shift;
 };
 
-/// Stores what `change` makes of the element, until nobody has changed its word in between. Returns
-/// the old one. After a fault each step gives 0, which ends it.
+/// Replaces the element by `change` of it, and repeats until the word did not change in between.
+/// Returns the old element. After a fault each step returns 0, which ends the loop.
 template <class T, class Change>
 GSHMEM_FN T amo_change(const Caller& call, T* dest, int pe, const Change& change) {
   if (!check_arguments(call.state, call.name, ToPe{pe}, word("dest", dest))) return T{};
@@ -274,7 +275,7 @@ GSHMEM_API_AMO(or, kOr)
 GSHMEM_API_AMO(xor, kXor)
 #undef GSHMEM_API_AMO
 
-/// Floating-point elements: the GPU adds in place to those of 4 and 8 bytes, no NIC to any.
+/// Adds to floating-point elements: the GPU adds in place to those of 4 and 8 bytes, a NIC to none.
 template <class T>
 GSHMEM_FN T amo_fetch_add_float(const Caller& call, T* dest, T value, int pe) {
 #if defined(__CUDA_ARCH__)
@@ -301,8 +302,8 @@ GSHMEM_FN void amo_add_float(const Caller& call, T* dest, T value, int pe) {
   (void)amo_fetch_add_float(call, dest, value, pe);
 }
 
-/// The nbi forms: what `fetching`, the form of the same name, returns goes to `fetch`. `object` is
-/// the one that the call names `name`.
+/// The nbi forms: the result of `fetching`, the form of the same name, is stored to `fetch`.
+/// `object` is the argument that the call names `name`.
 template <class T, class Fetching>
 GSHMEM_FN void fetch_into(const Caller& call, T* fetch, const char* name, const T* object, int pe,
                           const Fetching& fetching) {
@@ -311,7 +312,7 @@ GSHMEM_FN void fetch_into(const Caller& call, T* fetch, const char* name, const 
     return;
   const T old = fetching();
   GSHMEM_ON_HOST_OPS({
-    (void)ops->run(  // it may be memory of the GPU
+    (void)ops->run(  // it may be GPU memory
         Call::transfer(CallKind::kCopy, call.name, fetch, &old, sizeof(T), -1, true));
     return;
   })
@@ -369,7 +370,7 @@ GSHMEM_FN void put_signal_nbi(const Caller& call, Coop coop, void* dest, const v
 
 // --- Waiting: the variables are local
 // -------------------------------------------------------------
-/// Comparison values of the plain and of the vector forms.
+/// Return the comparison values of the plain and of the vector forms.
 template <class T>
 GSHMEM_FN WaitValues<T> one(T value) {
   return {value, nullptr};
@@ -408,7 +409,7 @@ GSHMEM_FN int test(const Caller& call, const T* ivar, int cmp, T cmp_value) {
   return compare(load_sync(ivar), cmp, cmp_value) ? 1 : 0;
 }
 
-/// An array of the caller's with an entry for every variable.
+/// An array of the caller with an entry for every variable.
 template <class T>
 GSHMEM_FN Memory entries(const char* name, const T* p, std::size_t nelems) {
   return {name, p, {nelems, sizeof(T)}, alignof(T)};
@@ -457,7 +458,7 @@ GSHMEM_FN std::size_t wait_until_some(const Caller& call, const T* ivars, std::s
              : 0;
 }
 
-/// True also for a set in which no element takes part (OpenSHMEM 1.5, section 9.10).
+/// Also returns true for a set in which no element takes part (OpenSHMEM 1.5, section 9.10).
 template <class T, class Values>
 GSHMEM_FN int test_all(const Caller& call, const T* ivars, std::size_t nelems, const int* status,
                        int cmp, Values values) {
@@ -508,7 +509,7 @@ GSHMEM_FN int quiet_status(const Caller& call, Coop coop) {
   return device::quiet_status(coop, state, call.name);
 }
 
-/// Of this PE. What a NIC does has an end only in quiet.
+/// The word is on this PE. Operations by a NIC end only in quiet.
 GSHMEM_FN void signal_counted_reset(const Caller& call, std::uint64_t* sig_addr) {
   const int me = call.state.my_pe;
   signal_op(call, {sig_addr, 0, GSHMEM_SIGNAL_SET}, me);
@@ -541,7 +542,7 @@ GSHMEM_FN void sync_all(const Caller& call, Coop coop) {
   device::sync_all(coop, state, call.name);
 }
 
-/// Of a team: 0, or a status where it had to end without.
+/// A barrier of a team: returns 0, or a status if it had to end early.
 template <class Coop>
 GSHMEM_FN int barrier(const Caller& call, Coop coop, int team) {
   GSHMEM_ON_HOST_OPS(return host_sync(*ops, CallKind::kBarrier, call, team);)

@@ -1,5 +1,5 @@
-// The layer of device/api/api.h for collectives (OpenSHMEM 1.5, section 9.9): checks arguments, and
-// finds the team. A part of api.h.
+// The layer of device/api/api.h for collectives (OpenSHMEM 1.5, section 9.9): it checks arguments,
+// and finds the team. A part of api.h.
 #pragma once
 
 #include "../collective/collective_check.h"
@@ -11,7 +11,7 @@
 
 namespace gshmem::api {
 
-/// A member of a team by its number there.
+/// A member of a team by its number in the team.
 struct Member {
   const char* name;
   int number, n_pes;
@@ -111,7 +111,7 @@ GSHMEM_FN int alltoalls(const Caller& call, Coop coop, int handle, void* dest, c
                [&] { return device::alltoalls<W>(coop, of, strides); });
 }
 
-/// Kernels know operator and type when they are compiled; in CPU mode one function serves all.
+/// In kernels operator and type are known at compile time; in CPU mode one function serves all.
 template <ReduceOp kOp, class T>
 GSHMEM_FN auto reducer_of() {
 #if defined(__CUDA_ARCH__)
@@ -120,7 +120,7 @@ GSHMEM_FN auto reducer_of() {
   return AnyReducer{kOp, element_type<T>()};
 #endif
 }
-/// `kKind`: a reduction or a scan, of elements of the width of W.
+/// `kKind` is a reduction or a scan of elements of the width of W.
 template <CallKind kKind, class W, class Coop, class Reducer>
 GSHMEM_FN int reduce_by(Coop coop, const TeamCall& call, Reducer reducer) {
   GSHMEM_FIT((&reduce_by<kKind, W, Coop, Reducer>), Coop, TeamCall, Reducer);
@@ -134,8 +134,8 @@ GSHMEM_FN int reduce_by(Coop coop, const TeamCall& call, Reducer reducer) {
     return device::reduce<W>(coop, call, reducer);
   }
 }
-/// Operator and type are in `reducer`: on the host, where they are no types, one function serves
-/// all of a width.
+/// Operator and type are in `reducer`. On the host they are no types, and one function serves all
+/// of a width.
 template <CallKind kKind, class W, class Coop, class Reducer>
 GSHMEM_FN int reduction_by(const Caller& call, Coop coop, int handle, void* dest,
                            const void* source, std::size_t nelems, ReduceOp op, ElementType type,

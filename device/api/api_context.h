@@ -1,4 +1,4 @@
-// The API layer of contexts and queue handles: the function that a handle is passed to is that of
+// The API layer of contexts and queue handles: the function for a handle is that of
 // device/api/api.h, called with the state of the handle. Included by gshmem.h, whose functions are
 // made by include/gshmem/functions.def.
 #pragma once
@@ -10,14 +10,16 @@
 
 namespace gshmem::api {
 
-/// Caller of a function on context `handle`, the argument `argument`. Only if usable().
+/// Returns the caller of a function on context `handle`, which is its argument `argument`. Valid
+/// only if usable().
 GSHMEM_FN Caller context_caller(const char* name, const char* argument, int handle) {
   const State& own = ambient_state(name);
   const State* state = find_context(own, name, argument, handle);
   if (kChecks && !state) return {own, nullptr};
   return {*state, name};
 }
-/// And of one that names PE `pe` by its number in the context's team: becomes that in the job.
+/// As above, for a function that names PE `pe` by its number in the context's team; `pe` becomes
+/// its number in the job.
 GSHMEM_FN Caller context_caller(const char* name, const char* argument, int handle, int& pe) {
   const State& own = ambient_state(name);
   const Target target = find_target(own, name, argument, handle, pe);
@@ -25,7 +27,7 @@ GSHMEM_FN Caller context_caller(const char* name, const char* argument, int hand
   pe = target.pe;
   return {*target.state, name};
 }
-/// The handle was one. Else the fault is on record, and the call returns nothing<Result>().
+/// Was the handle valid? If not, a fault is recorded, and the call returns nothing<Result>().
 GSHMEM_FN bool usable(const Caller& call) { return !kChecks || call.name != nullptr; }
 template <class Result>
 GSHMEM_FN Result nothing() {
@@ -34,7 +36,7 @@ GSHMEM_FN Result nothing() {
 
 }  // namespace gshmem::api
 
-// The Caller of a function NAME that returns RET, as `call`, by the kind of the function.
+// Defines the Caller of a function NAME that returns RET, as `call`, by the kind of the function.
 #define GSHMEM_CALLER_STD(NAME, RET) \
   const ::gshmem::api::Caller call = ::gshmem::api::ambient_caller(GSHMEM_TEXT(NAME))
 #define GSHMEM_CALLER_SHM(NAME, RET) GSHMEM_CALLER_STD(NAME, RET)
@@ -51,7 +53,7 @@ GSHMEM_FN Result nothing() {
   if (ctx == GSHMEM_CTX_INVALID) return ::gshmem::api::nothing<RET>(); \
   GSHMEM_CALLER_HANDLE(NAME, RET, "ctx", ctx)
 #define GSHMEM_CALLER_QP(NAME, RET) GSHMEM_CALLER_HANDLE(NAME, RET, "qp", qp)
-// The function that a row of functions.def is for nvcc.
+// Defines the function of a row of functions.def for nvcc.
 #define GSHMEM_DEVICE_FUNCTION(KIND, RET, STEM, PARAMS, NAMES, CALL) \
   GSHMEM_WHEN_CALLED GSHMEM_FN RET GSHMEM_NAME_##KIND(STEM) PARAMS { \
     GSHMEM_CALLER_##KIND(GSHMEM_NAME_##KIND(STEM), RET);             \
@@ -78,7 +80,7 @@ struct ToPes {
   }
 };
 
-/// The queues of a state to `pe`, or to all PEs.
+/// Returns the queues of a state to `pe`, or to all PEs.
 struct QueueRange {
   std::uint32_t first, end;
 };
@@ -88,11 +90,12 @@ GSHMEM_FN QueueRange queues_to(const State& state, int pe) {
   return {first, first + state.nic.per_pe};
 }
 
-// Quiet of queues in two steps, between which the group meets, once for all states. Threads of the
-// group share the queues of each. That a step calls nothing that the group must call together is
-// what makes it right for a table that changes: a thread may see a handle that others do not.
+// quiet of queues has two steps, between which the group synchronizes, once for all states. The
+// threads of the group divide the queues of each. A step makes no call that the group must make
+// together. So it is correct for a table that changes: a thread may see a handle that others do
+// not.
 
-/// The posts of the first step: flush_rails says why.
+/// The first step posts the flushes (see flush_rails).
 template <class Coop>
 GSHMEM_OUTLINE void flush_queues(Coop coop, const State& state, const char* call, int pe) {
   if (!state.nic.queues || !(state.nic.flags & abi::kNicFlush)) return;
@@ -102,7 +105,7 @@ GSHMEM_OUTLINE void flush_queues(Coop coop, const State& state, const char* call
   nic::post_flushes(coop, wait, range.first, range.end);
   post_report(wait);
 }
-/// All that was posted is complete.
+/// Waits until everything that was posted is complete.
 template <class Coop>
 GSHMEM_OUTLINE void await_queues(Coop coop, const State& state, const char* call, int pe) {
   if (!state.nic.queues) return;
@@ -128,7 +131,7 @@ GSHMEM_FN void pe_quiet(const Caller& call, Coop coop, int pe) {
   coop.sync();
 }
 
-/// PEs of a list, for `call`.
+/// A list of PEs for `call`.
 struct Pes {
   const int* list;
   std::size_t count;
@@ -151,7 +154,7 @@ GSHMEM_FN void pes_quiet(const Caller& call, Pes pes) {
   for (std::size_t i = 0; i < pes.count; ++i) pe_quiet(call, Thread{}, pes.list[i]);
 }
 
-/// Of context `ctx`, which numbers the PEs.
+/// `ctx` is the context that numbers the PEs.
 GSHMEM_FN void ctx_pes_quiet(const Caller& call, int ctx, Pes pes) {
   if (!check_arguments(call.state, call.name, pes)) return;
   GSHMEM_NO_UNROLL
@@ -162,7 +165,7 @@ GSHMEM_FN void ctx_pes_quiet(const Caller& call, int ctx, Pes pes) {
   }
 }
 
-/// Calls `work` with the state of every open handle, the PE's own included.
+/// Calls `work` with the state of every open handle, including the PE's own.
 template <class Work>
 GSHMEM_FN void for_each_context(const State& state, const Work& work) {
   work(state);
@@ -172,7 +175,7 @@ GSHMEM_FN void for_each_context(const State& state, const Work& work) {
   }
 }
 
-/// Calls `work` with the state of each of `handles`, as far as they are good.
+/// Calls `work` with the state of each of `handles` that is valid.
 template <class Work>
 GSHMEM_FN void for_each_handle(const Caller& call, Handles handles, const Work& work) {
   for (int i = 0; i < handles.count; ++i) {
@@ -203,7 +206,7 @@ GSHMEM_FN void qp_quiet(const Caller& call, Coop coop, int pe, Handles handles) 
                   [&](const State& state) { await_queues(coop, state, call.name, pe); });
   coop.sync();
 }
-/// As fence on the PE's own queues: nothing less orders them (device/ops/order.h).
+/// As fence on the PE's own queues: nothing weaker orders them (device/ops/order.h).
 template <class Coop>
 GSHMEM_FN void qp_fence(const Caller& call, Coop coop, int pe, Handles handles) {
   qp_quiet(call, coop, pe, handles);

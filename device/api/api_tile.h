@@ -1,6 +1,6 @@
-// The layer of device/api/api.h for tiles: tensors become rows and strides in bytes, cut off where
-// the matrix ends, and arguments are checked. Included by gshmem/tile.hpp alone: units that use no
-// tiles do not pay for it.
+// The layer of device/api/api.h for tiles: it turns tensors into rows and strides in bytes, cut off
+// at the end of the matrix, and checks arguments. Included by gshmem/tile.hpp alone: units that use
+// no tiles do not pay for it.
 #pragma once
 
 #include <gshmem/tensor.hpp>
@@ -8,7 +8,7 @@
 #include "api.h"
 #include "../collective/tile.h"
 
-namespace cutlass {  // stand for CUDA's types of their width where a program has them
+namespace cutlass {  // stand in for CUDA's types of their width
 struct half_t;
 struct bfloat16_t;
 }  // namespace cutlass
@@ -32,11 +32,11 @@ struct TileElement<cutlass::bfloat16_t> {
 };
 
 template <class T>
-inline constexpr std::size_t kTupleSize = SIZE_MAX;  // of what is none
+inline constexpr std::size_t kTupleSize = SIZE_MAX;  // for types that are not tuples
 template <class... Ts>
 inline constexpr std::size_t kTupleSize<tuples::tuple<Ts...>> = sizeof...(Ts);
 
-/// Entry kDim of a tuple, where it has one.
+/// Returns entry kDim of a tuple, if it has one.
 template <std::size_t kDim, class Tuple>
 GSHMEM_FN std::ptrdiff_t entry_of(const Tuple& tuple, std::ptrdiff_t otherwise) {
   if constexpr (kDim < kTupleSize<Tuple>) {
@@ -46,7 +46,8 @@ GSHMEM_FN std::ptrdiff_t entry_of(const Tuple& tuple, std::ptrdiff_t otherwise) 
   }
 }
 
-/// Sizes or strides of the two dimensions; in a tensor of one the other has one element.
+/// Sizes or strides of the two dimensions; the other dimension of a one-dimensional tensor has one
+/// element.
 struct Pair {
   std::ptrdiff_t of[2];
 };
@@ -56,8 +57,8 @@ GSHMEM_FN Pair pair_of(const Tuple& tuple, std::ptrdiff_t otherwise) {
                 "tiles have one or two dimensions");
   return {{entry_of<0>(tuple, otherwise), entry_of<1>(tuple, otherwise)}};
 }
-/// Elements of dimension kDim before the boundary. An empty object is none, and so is a tuple
-/// without that dimension.
+/// Returns the elements of dimension kDim before the boundary. An empty object, or a tuple without
+/// that dimension, sets no boundary.
 template <std::size_t kDim, class Tuple>
 GSHMEM_FN std::ptrdiff_t inside(std::ptrdiff_t size, const Tuple& start, const Tuple& boundary) {
   static_assert(kTupleSize<Tuple> != SIZE_MAX || std::is_empty_v<Tuple>,
@@ -78,7 +79,7 @@ struct TileArgument {
   GSHMEM_FN std::size_t count() const {
     return static_cast<std::size_t>(shape.of[0]) * static_cast<std::size_t>(shape.of[1]);
   }
-  /// From the first element to the end of the last one of `cut`.
+  /// Returns the bytes from the first element to the end of the last one of `cut`.
   GSHMEM_FN std::size_t span(const Pair& cut) const {
     const std::ptrdiff_t last = (cut.of[0] - 1) * stride.of[0] + (cut.of[1] - 1) * stride.of[1] + 1;
     return static_cast<std::size_t>(last) * size;
@@ -98,10 +99,10 @@ GSHMEM_FN TileArgument argument_of(const char* name, const char* shape_name,
           sizeof(T)};
 }
 
-/// What all calls of tiles are given.
+/// The arguments of all calls for tiles.
 struct TileArguments {
   TileArgument src, dst;
-  Pair cut;  ///< what of the source is inside of the boundary
+  Pair cut;  ///< the part of the source inside of the boundary
   std::uint64_t flag;
   GSHMEM_FN bool is_empty() const { return cut.of[0] <= 0 || cut.of[1] <= 0; }
 };
@@ -120,17 +121,18 @@ GSHMEM_FN TileArguments tile_arguments(const Src& src, const Dst& dst, const Tup
   return tiles;
 }
 
-/// A fault where arguments are checked; and its code always.
+/// Reports a fault if arguments are checked; always returns its code.
 GSHMEM_OUTLINE int refuse(const Caller& call, const char* argument, abi::Rule rule,
                           std::uint64_t value, std::uint64_t limit = 0) {
   if (kChecks) (void)bad_argument(call.state, call.name, argument, rule, value, limit);
   return GSHMEMX_ERROR_INVALID_VALUE;
 }
-/// What is seen without checks, too, as in NVSHMEM. `parts`: tiles of the source in the other one.
+/// Checks what is also checked when checks are off, as in NVSHMEM. `parts` is the number of tiles
+/// of the source in the other one.
 GSHMEM_OUTLINE int check_tiles(const Caller& call, const TileArguments& tiles, int parts) {
   GSHMEM_ON_HOST_OPS({
     (void)ops;
-    return GSHMEMX_ERROR_NOT_SUPPORTED;  // of kernels, where heaps are on GPUs
+    return GSHMEMX_ERROR_NOT_SUPPORTED;  // only kernels support it if heaps are on GPUs
   })
   if (tiles.flag != 0) return refuse(call, "flag", abi::Rule::kZero, tiles.flag);
   const TileArgument* const sides[] = {&tiles.src, &tiles.dst};
@@ -155,14 +157,14 @@ GSHMEM_OUTLINE int check_tiles(const Caller& call, const TileArguments& tiles, i
     return refuse(call, "dst", abi::Rule::kElements, tiles.dst.count(), wanted);
   return GSHMEMX_SUCCESS;
 }
-/// The cut of a tensor, in the heap.
+/// The cut of a tensor, which must be in the heap.
 GSHMEM_FN Symmetric symmetric_tile(const TileArgument& of, const Pair& cut,
                                    std::size_t alignment = 1) {
   return {{of.name, of.data, {of.span(cut), 1}, alignment}};
 }
 
-/// Rows are along the dimension in which both sides are dense, if there is one. Rows that follow
-/// each other on both sides are one.
+/// Makes a tile. Rows are along the dimension in which both sides are dense, if there is one. Rows
+/// that are contiguous on both sides are joined into one.
 GSHMEM_OUTLINE Tile tile_of(const TileArguments& tiles) {
   const auto is_dense = [&](int k) {
     return (tiles.src.stride.of[k] == 1 && tiles.dst.stride.of[k] == 1) || tiles.cut.of[k] == 1;
@@ -200,8 +202,8 @@ GSHMEM_FN int move_tile(const Caller& call, Coop coop, const TileArguments& tile
   return device::move_tile<kPut>(coop, TileMove{&call.state, tile_of(tiles), pe});
 }
 
-/// The first element of this member's tile in a destination that has those of all: side by side
-/// along the dimension in which both are dense, as many as there is room for, and then after them.
+/// Returns the offset of this member's tile in a destination that holds those of all: side by side
+/// along the dimension in which both are dense, as many as fit, and then after them.
 GSHMEM_FN std::ptrdiff_t place_of_member(const TileArguments& tiles, int member) {
   const bool second = tiles.src.stride.of[1] == 1 && tiles.dst.stride.of[1] == 1 &&
                       (tiles.src.stride.of[0] != 1 || tiles.dst.stride.of[0] != 1);
@@ -232,8 +234,8 @@ GSHMEM_FN int give_tile(const Caller& call, Coop coop, int handle, TileArguments
                                           TileCall::Part::kAll, true, false});
 }
 
-/// Who combines what: by `kRooted` one member alone for itself; else by the algorithm. No root: of
-/// the second call of tile_..._reduce.
+/// Decides which member combines what: with `kRooted` one member for itself, otherwise by the
+/// algorithm. kNoRoot is for the second call of tile_..._reduce.
 inline constexpr int kNoRoot = INT_MIN;
 template <bool kRooted, tile_coll_algo_t kAlgorithm>
 GSHMEM_FN void choose_part(TileCall& call, int root) {
@@ -246,7 +248,7 @@ GSHMEM_FN void choose_part(TileCall& call, int root) {
                 : is_root       ? TileCall::Part::kAll
                                 : TileCall::Part::kNone;
   } else if (call.tile.dst.first == call.tile.src.first) {
-    call.for_all = call.ends = true;  // the wait after a pull waits for nobody
+    call.for_all = call.ends = true;  // after a pull, wait has nothing to wait for
     call.part = TileCall::Part::kShare;
   }
 }

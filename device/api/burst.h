@@ -1,9 +1,9 @@
 // A burst: messages of a thread, or of the threads of a warp side by side, to one PE, with one
-// fence and one doorbell for as many as the caller likes. Its queue is that of a private context,
-// whose values and cursor it keeps in registers; so a message is three stores and some additions.
-// The protocol is that of post.h on an exclusive queue; only reservation and publication are for
-// many entries at a time. The public class is gshmem::Burst (include/gshmem/burst.hpp). Measured by
-// perftest/issue_cost.
+// fence and one doorbell for as many messages as the caller likes. It uses the queue of a private
+// context, whose values and cursor it keeps in registers. So a message is three stores and some
+// additions. The protocol is that of post.h for an exclusive queue, but reservation and publication
+// cover many entries at a time. The public class is gshmem::Burst (include/gshmem/burst.hpp).
+// Measured by perftest/issue_cost.
 #pragma once
 
 #include "api.h"
@@ -12,7 +12,7 @@
 
 namespace gshmem::device {
 
-/// The entry of a thread that has nothing to say where others of its group have.
+/// The entry of a thread that has no message while others of its group have one.
 struct IdleEntry {
   template <class Image, class Keys>
   GSHMEM_FN void fill(Image& image, const Keys&) const {
@@ -21,9 +21,9 @@ struct IdleEntry {
 };
 
 /// Waits until half of the queue is free from entry `next` on, and notes at the first use of the
-/// queue that it is used. Returns how many entries that is, the same to all threads of a group,
-/// which must go on alike (so they do not look how many there are); 0 if it had to end without,
-/// which is on record then.
+/// queue that it is used. Returns the number of free entries, the same to all threads of a group,
+/// which must proceed alike (so it does not return the exact number). Returns 0 if it had to end
+/// early, which is recorded.
 GSHMEM_OUTLINE std::uint32_t burst_room(const State* state, const QueueView* view,
                                         std::uint64_t next) {
   Wait wait;
@@ -57,7 +57,7 @@ GSHMEM_OUTLINE void burst_ring(Burst& burst) {
   burst.ring();
 }
 
-/// Calls all of them: for the registers of relocatable code (fit.h).
+/// Calls all of them, to bound the registers of relocatable code (register_bounds.h).
 template <class Burst>
 struct BurstFit {
   Burst* burst;
@@ -74,12 +74,12 @@ GSHMEM_FN int fit_burst(Coop, const BurstFit<Burst>& w) {
   return 0;
 }
 
-/// Messages by a queue that nobody else uses as long as this lives. All threads of the group make
-/// each call, the first one rings. Where there is no such queue the calls are those of api.h.
+/// Messages on a queue that no other code uses while this object lives. All threads of the group
+/// make each call, and the first one rings. Without such a queue the calls are those of api.h.
 ///
-/// Everything is in registers. What is rare is out of line and works on a copy in memory, which is
-/// taken over after it: a loop of puts then has one branch that is hardly ever taken, and nothing
-/// that lives across a call.
+/// Everything is in registers. Rare cases are out of line and work on a copy in memory, which is
+/// copied back after it. So a loop of puts has one branch that is almost never taken, and nothing
+/// that is live across a call.
 template <class Coop>
 class Burst {
  public:
@@ -95,7 +95,7 @@ class Burst {
     }
   }
 
-  /// A message of every thread that has one. It need not leave before ring().
+  /// Posts a message of every thread that has one. It may stay unsent until ring().
   GSHMEM_FN void put(void* dest, const void* source, Elements n) {
     const bool good = check_arguments(*state_, "Burst::put_nbi", ToPe{pe_},
                                       Symmetric{{"dest", dest, n}}, Local{{"source", source, n}});
@@ -108,7 +108,7 @@ class Burst {
       post(bytes != 0, transfer(dest, source, bytes));
     }
   }
-  /// As put(), with up to 8 bytes that travel inside the entry.
+  /// As put(), with up to 8 bytes inside the entry.
   GSHMEM_FN void put_word(void* dest, std::uint64_t raw, std::uint32_t bytes) {
     if (!check_arguments(*state_, "Burst::p", ToPe{pe_}, Symmetric{{"dest", dest, {bytes, 1}}}))
       bytes = 0;
@@ -120,16 +120,16 @@ class Burst {
       post(bytes != 0, word(dest, raw, bytes));
     }
   }
-  /// An update of 8 bytes by the first thread, after all messages of all threads. Rings.
+  /// Updates 8 bytes, by the first thread, after all messages of all threads. Rings.
   GSHMEM_FN void signal(SignalUpdate update) {
     Burst copy = *this;
     burst_signal(copy, update);
     *this = copy;
   }
-  /// The NIC may begin with what was posted.
+  /// Lets the NIC begin with what was posted.
   GSHMEM_FN void ring() {
     if (pending_ == 0) return;
-    // The last thread's entry is the last WQE, which asks for the completion of all.
+    // The last thread's entry is the last WQE, which requests the completion of all.
     if (coop_.thread_rank() == coop_.size() - 1) {
       store_entry_flags(place_.entries + ((next() - 1) & mask_) * 4, abi::kCqUpdate);
     }
@@ -143,7 +143,7 @@ class Burst {
     pending_ = 0;
   }
 
-  // What is rare, on the object in memory. By all threads of the group.
+  // The rare cases, on the object in memory. Called by all threads of the group.
 
   GSHMEM_FN void put_slowly(void* dest, const void* source, std::size_t bytes) {
     if (!view_) {
@@ -185,7 +185,7 @@ class Burst {
   }
 
  private:
-  static constexpr int kNobody = -1;  ///< the PE of a burst that was begun by a mistake
+  static constexpr int kNobody = -1;  ///< the PE of a burst that was begun with an invalid argument
 
   GSHMEM_FN void open(const State& state, std::uint32_t index) {
     view_ = state.nic.queues + index;
@@ -205,7 +205,7 @@ class Burst {
   GSHMEM_FN static T low(std::uint64_t raw) {
     return static_cast<T>(raw);
   }
-  /// An element of whatever alignment.
+  /// An element of any alignment.
   template <class T>
   struct Bytes {
     unsigned char byte[sizeof(T)];
@@ -215,16 +215,17 @@ class Burst {
     api::p({*state_, "Burst::p"}, static_cast<Bytes<T>*>(dest), bits<Bytes<T>>(low<T>(raw)), pe_);
   }
   GSHMEM_FN std::uint32_t count() const { return static_cast<std::uint32_t>(coop_.size()); }
-  /// The low bits of the next entry's index.
+  /// Returns the low bits of the next entry's index.
   GSHMEM_FN std::uint32_t next() const { return static_cast<std::uint32_t>(published_) + pending_; }
   GSHMEM_FN std::uint64_t offset(const void* p) const {
     return static_cast<std::uint64_t>(static_cast<const char*>(p) - heap_);
   }
-  /// One entry, into a heap; of a group also nothing. (Never without a queue: `heap_bytes_` is 0.)
+  /// Is it one entry, into a heap? With a group it may also be nothing. (Never true without a
+  /// queue: `heap_bytes_` is 0.)
   GSHMEM_FN bool is_simple(const void* dest, std::size_t bytes) const {
     return (bytes == 0 && count() != 1) || (bytes != 0 && offset(dest) < heap_bytes_);
   }
-  /// As above, from the heap here.
+  /// As above, from the local heap.
   GSHMEM_FN bool is_simple(const void* dest, const void* source, std::size_t bytes) const {
     const std::uint64_t local = offset(source);
     const std::size_t more = count() == 1 ? bytes - 1 : bytes;
@@ -243,7 +244,7 @@ class Burst {
   GSHMEM_FN EntryStore store_at(std::uint32_t index, std::uint32_t flags) const {
     return {place_.entries, mask_, index, place_.number, 0, flags};
   }
-  /// An entry of every thread, where there is room.
+  /// Posts an entry of every thread, for which there is room.
   template <class Entry>
   GSHMEM_FN void post(bool is_message, const Entry& entry) {
     EntryStore store = store_at(next() + static_cast<std::uint32_t>(coop_.thread_rank()), 0);
@@ -258,8 +259,8 @@ class Burst {
     if ((count() == 1 && !is_message) || !has_room(count())) return;
     post(is_message, entry);
   }
-  /// What is no single entry goes the usual way, thread by thread, because the queue has one user
-  /// at a time.
+  /// Messages that take more than one entry take the general path, thread by thread, because the
+  /// queue has one user at a time.
   GSHMEM_FN void put_each(void* dest, const void* source, std::size_t bytes) {
     ring();
     GSHMEM_NO_UNROLL
@@ -297,7 +298,7 @@ class Burst {
     if (coop_.any(room_ == 0)) room_ = 0;
     return room_ != 0;
   }
-  /// What is pending, of which `tail` entries are the last WQE.
+  /// Publishes the pending entries, of which the last `tail` are the last WQE.
   GSHMEM_FN void publish(std::uint32_t tail) {
     coop_.sync();
     if (coop_.thread_rank() == 0 && is_alone_on_queue()) {
@@ -311,7 +312,8 @@ class Burst {
     room_ -= pending_;
     pending_ = 0;
   }
-  /// Nothing was posted in between; else that is a fault, where checks are on.
+  /// Checks that nothing was posted to the queue in between; otherwise that is a fault, if checks
+  /// are on.
   GSHMEM_FN bool is_alone_on_queue() const {
     if (!kChecks) return true;
     const std::uint64_t reserved = load_own(&cursor_->reserved);
@@ -323,17 +325,17 @@ class Burst {
   const State* state_;
   int pe_;
   const char* heap_;
-  const QueueView* view_ = nullptr;  ///< null: no queue of its own
+  const QueueView* view_ = nullptr;  ///< null: it has no queue of its own
   QueueCursor* cursor_ = nullptr;
   std::uint64_t heap_bytes_ = 0;
   QueueEntries place_{};
   QueueBells bells_{};
   Be32 local_key_{};
-  std::uint32_t most_ = 0;  ///< bytes of an entry
+  std::uint32_t most_ = 0;  ///< limit on the bytes of an entry
   std::uint32_t traits_ = 0, mask_ = 0;
-  std::uint64_t published_ = 0;  ///< entries, of all times
-  std::uint32_t pending_ = 0;    ///< entries after them
-  std::uint32_t room_ = 0;       ///< entries known to be free after them, pending ones included
+  std::uint64_t published_ = 0;  ///< number of entries published so far
+  std::uint32_t pending_ = 0;    ///< number of entries after them
+  std::uint32_t room_ = 0;       ///< number of free entries after them, including pending ones
 };
 
 }  // namespace gshmem::device

@@ -1,6 +1,7 @@
-// One call record (device/core/call_record.h), made by the group that is here: the service kernel's
-// one function, and CPU mode's where a host thread stands for a stream. Invariant: whatever HostOps
-// and streams can ask for is one case here, and nothing else looks at records in device code.
+// Executes one call record (device/core/call_record.h) by the calling group. It is the service
+// kernel's only function, and is used in CPU mode when a host thread stands in for a stream.
+// Invariant: everything that HostOps and streams can request is one case here, and no other device
+// code reads records.
 #pragma once
 
 #include "../ops/amo.h"
@@ -82,16 +83,16 @@ GSHMEM_FN void execute_wait(const State& state, const char* name, const Call& ca
                         : execute_wait<std::uint64_t>(state, name, call);
 }
 
-/// Word `word` of what round `round` moved had its old value when a signal, or the end of a get,
-/// said that it had come.
+/// Encodes that word `word` of round `round` had its old value when a signal, or the end of a get,
+/// announced its arrival.
 GSHMEM_FN constexpr std::uint64_t late_word(bool by_get, std::uint64_t round, std::uint64_t word) {
   return std::uint64_t{1} << 63 | std::uint64_t{by_get} << 62 | word << 32 | round;
 }
 
-/// `operand` rounds of a payload of `bytes` from `source` to `dest` of PE `pe`, which is this PE,
-/// with `signal` set after it, and of a get that brings it back after `dest`: whether each is there
-/// when it is said to be. Words have the value of their round, counted from `cond`; the answer is 0
-/// where all did, or when a fault has ended it.
+/// Tests ordering in `operand` rounds. A round puts a payload of `bytes` from `source` to `dest` of
+/// PE `pe`, which is this PE, sets `signal` after it, and then gets it back to after `dest`. It
+/// checks that data has arrived when that is announced. Words have the value of their round,
+/// counted from `cond`. Returns 0 if all did, or when a fault has ended it.
 GSHMEM_OUTLINE std::uint64_t execute_order(const State& state, const char* name, const Call& call) {
   const std::uint64_t words = call.bytes / sizeof(std::uint64_t);
   auto* const source = static_cast<std::uint64_t*>(const_cast<void*>(call.source));
@@ -114,8 +115,9 @@ GSHMEM_OUTLINE std::uint64_t execute_order(const State& state, const char* name,
   return 0;
 }
 
-/// A NOP by hand on the first queue, which nobody else uses, rung by one store of its register:
-/// without the doorbell record, which follows when the NIC has seen it, or after it (`operand` 1).
+/// Posts a NOP without the usual protocol on the first queue, which must not be in use, and rings
+/// by one store to its register: without the doorbell record, which follows when the NIC has seen
+/// it, or after the record (`operand` 1).
 GSHMEM_OUTLINE std::uint64_t execute_nop(const State& state, const char* name, const Call& call) {
   const bool record_first = call.operand != 0;
   const std::uint32_t traits = state.nic.traits;
@@ -139,7 +141,7 @@ GSHMEM_OUTLINE std::uint64_t execute_nop(const State& state, const char* name, c
   }
   store_register(bells.doorbell,
                  abi::doorbell_value(static_cast<std::uint32_t>(end), bells.number));
-  // As if the library had posted it.
+  // This is the state after a post by the library.
   store_relaxed(&queue.cursor()->ready, PublishedWord::make(end, 1));
   queue_note_used(wait);
   wait_for(wait, Await::kDone, end);
@@ -148,8 +150,8 @@ GSHMEM_OUTLINE std::uint64_t execute_nop(const State& state, const char* name, c
   return post_report(wait) ? 1 : 0;
 }
 
-/// How long one thread takes for `operand` calls of the kind `cond` (kPut, kGet, kAmo or kSignal,
-/// which add 1). Each is waited for where the record says so, else all are at the end.
+/// Measures how long one thread takes for `operand` calls of the kind `cond` (kPut, kGet, kAmo or
+/// kSignal, which add 1). It waits for each if the record says so, otherwise for all at the end.
 GSHMEM_OUTLINE std::uint64_t execute_timed(const State& state, const Call& call) {
   const auto what = static_cast<CallKind>(call.cond);
   const std::uint64_t begin = now_ns();
@@ -170,7 +172,7 @@ GSHMEM_OUTLINE std::uint64_t execute_timed(const State& state, const Call& call)
   return now_ns() - begin;
 }
 
-/// What one thread does; the answer is its own.
+/// Executes calls of one thread, and returns the result.
 GSHMEM_FN std::uint64_t execute_alone(const State& state, const char* name, const Call& call) {
   std::uint64_t answer = 0;
   switch (call.kind) {
@@ -256,13 +258,13 @@ GSHMEM_FN void execute_transfer(Coop coop, const State& state, const Call& call)
       return execute_put_signal(coop, state, call);
     case CallKind::kCopy:
       return copy<Source::kLocal>(coop, call.dest, call.source, call.bytes);
-    default:  // strided
+    default:  // strided calls
       return with_word(call.width,
                        [&](auto word) { execute_strided<decltype(word)>(coop, state, call); });
   }
 }
 
-/// By elements of W.
+/// For elements of W.
 template <class W, class Coop>
 GSHMEM_OUTLINE int execute_reduction(Coop coop, const TeamCall& of, const Call& call) {
   const AnyReducer reducer{call.reduce_op, call.type};
@@ -294,8 +296,8 @@ GSHMEM_FN int execute_collective(Coop coop, const State& state, const char* name
   return status;
 }
 
-/// Makes `call`, by all threads of the group; `name` stands for call.name, which may be in memory
-/// that they do not reach. The answer is that of thread 0.
+/// Executes `call`, by all threads of the group; `name` replaces call.name, which may be in memory
+/// that they cannot access. The result is that of thread 0.
 template <class Coop>
 GSHMEM_FN std::uint64_t execute(Coop coop, const State& state, const char* name, const Call& call) {
   switch (call.kind) {

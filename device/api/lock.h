@@ -1,6 +1,7 @@
-// Locks (OpenSHMEM 1.5, section 9.11): tickets. One PE's copy of the lock, by its place in the
-// heap, holds the ticket whose turn it is and the next one, 4 bytes each, so that a lock of zeros
-// is free. Whoever sets it takes the next ticket and waits for its turn: first come, first served.
+// Locks (OpenSHMEM 1.5, section 9.11), as ticket locks. One PE's copy of the lock, chosen by its
+// offset in the heap, holds the current ticket and the next one, 4 bytes each, so that a lock of
+// zeros is free. A thread that sets it takes the next ticket and waits for its turn: first come,
+// first served.
 #pragma once
 
 #include "api.h"
@@ -12,7 +13,7 @@ struct LockWords {
   int pe;
 };
 
-/// Locks that follow each other are on different PEs.
+/// Consecutive locks are on different PEs.
 GSHMEM_FN LockWords lock_words(const State& state, long* lock) {
   auto* const words = reinterpret_cast<std::uint32_t*>(lock);
   const auto offset = static_cast<std::uint64_t>(reinterpret_cast<char*>(lock) - state.heap);
@@ -20,7 +21,8 @@ GSHMEM_FN LockWords lock_words(const State& state, long* lock) {
   return {words, words + 1, static_cast<int>(offset / sizeof(long) % n)};
 }
 
-/// Atomics in place and those of the network would both update the words, and lose each other's.
+/// Atomics in place and those of the network would both update the words, and lose each other's
+/// updates.
 GSHMEM_FN bool lock_is_atomic([[maybe_unused]] const Caller& call) {
   bool mixed = call.state.amo_path == abi::AmoPath::kInPlace && call.state.nic.queues != nullptr;
 #if !defined(__CUDA_ARCH__)
@@ -43,8 +45,8 @@ GSHMEM_FN void set_lock(const Caller& call, long* lock) {
   fence_acquire_system();
 }
 
-/// 0 when it has set the lock. The turn that was seen is still the present one when it is the next
-/// ticket, too: it never passes that.
+/// Returns 0 when it has set the lock. The current ticket that was read is still current if it
+/// equals the next ticket: it never passes that.
 GSHMEM_FN int test_lock(const Caller& call, long* lock) {
   if (!check_lock(call, lock)) return 1;
   const LockWords words = lock_words(call.state, lock);

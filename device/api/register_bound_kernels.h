@@ -1,4 +1,4 @@
-// Kernels that fit what most programs call to their registers (fit.h).
+// Kernels that bound the registers of the functions that most programs call (register_bounds.h).
 #pragma once
 
 #include "../core/register_bounds.h"
@@ -9,7 +9,7 @@
 
 namespace gshmem::device {
 
-/// Arguments of all kinds. They are in memory, so that the compiler knows nothing about them.
+/// Arguments of all kinds. They are in memory, so that the compiler does not know their values.
 struct FitWork {
   api::Caller call;
   char *dest, *source;
@@ -62,13 +62,13 @@ GSHMEM_FN void fit_words(const FitWork& w) {
   api::put_nbi(api::context_caller("", "", w.handle, pe), LeanThread{}, w.dest, w.source, w.n, pe);
 }
 
-// Bounds: so many blocks of so many threads on an SM of 65,536 registers.
+// The bounds are so many blocks of so many threads on an SM of 65,536 registers.
 
-/// 40 registers.
+/// The bound is 40 registers.
 static __global__ void __launch_bounds__(768, 2) fit_waits(const FitWork* w) {
   api::wait_until(w->call, w->word, w->cmp, w->value);
 }
-/// 48.
+/// The bound is 48.
 static __global__ void __launch_bounds__(640, 2) fit_calls(const FitWork* w) {
   fit_words(*w);
   fit_network(*w, Thread{});
@@ -79,7 +79,7 @@ static __global__ void __launch_bounds__(640, 2) fit_calls(const FitWork* w) {
   fit_meetings(*w, Block{});
   *w->word = static_cast<std::uint64_t>(api::barrier(w->call, Warpgroup{}, w->handle));
 }
-/// 64: a copy by one thread or warp has many words on their way (GSHMEM_COPY_DEPTH).
+/// The bound is 64: a copy by one thread or warp has many words in flight (GSHMEM_COPY_DEPTH).
 static __global__ void __launch_bounds__(1024) fit_copies_of_few(const FitWork* w) {
   fit_copies(*w, Thread{});
   fit_copies(*w, Warp{});

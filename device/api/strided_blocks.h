@@ -1,5 +1,5 @@
 // ibput and ibget: blocks with gaps (OpenSHMEM 1.6), as puts and gets of the calling thread. The
-// APIs include it after device/api/api.h, gshmem.h does not: gshmem/blocks.h says why.
+// APIs include it after device/api/api.h; gshmem.h does not, and gshmem/blocks.h explains why.
 #pragma once
 
 #include "api.h"
@@ -12,7 +12,7 @@ struct Blocks {
   std::ptrdiff_t dst, src;
   std::size_t size, count;
 };
-/// To `pe`, or from it.
+/// Blocks that are put to `pe`, or fetched from it.
 struct BlockMove {
   const State* state;
   void* dest;
@@ -21,8 +21,8 @@ struct BlockMove {
   int pe;
 };
 
-/// When it returns, the sources are free, or the data is there. Quiet, because blocks may go by
-/// several queues. The result says nothing (GSHMEM_FIT wants one).
+/// When it returns, the sources may be reused, or the data has arrived. It calls quiet, because
+/// blocks may use several queues. The result has no meaning (GSHMEM_FIT needs one).
 template <bool kPut>
 GSHMEM_OUTLINE int move_blocks(Thread thread, const BlockMove& move) {
   const State& state = *move.state;
@@ -54,7 +54,7 @@ struct Blocked {
                                std::ptrdiff_t stride, std::size_t unit) const {
     return {name, stride_name, p, stride, {nblocks, unit}, 1, bsize, "nblocks"};
   }
-  /// In bytes, of what has been checked.
+  /// Returns the blocks in bytes; arguments have been checked.
   GSHMEM_FN device::Blocks blocks(std::size_t unit) const {
     const auto step = static_cast<std::ptrdiff_t>(unit);
     return {dst * step, src * step, bsize * unit, bsize == 0 ? 0 : nblocks};
