@@ -35,8 +35,8 @@ if(TARGET gshnic)
   if(TARGET gshnic_mlx5)
     list(APPEND gshnic_libraries gshnic_ibverbs gshnic_mlx5)
   endif()
-  install(TARGETS ${gshnic_libraries} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/gshnic
-    NAMELINK_SKIP)
+  # With libibverbs.so and libmlx5.so, which NCCL and NVSHMEM look for before the versioned names.
+  install(TARGETS ${gshnic_libraries} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/gshnic)
 endif()
 if(TARGET gshmem-info)
   set_target_properties(gshmem-info PROPERTIES INSTALL_RPATH

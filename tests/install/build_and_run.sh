@@ -18,6 +18,9 @@ if [[ $way == install ]]; then
   mkdir -p "$work"
   cmake --install "$build" --prefix "$prefix" > "$work/install.log"
   ls "$prefix"/lib*/libgshmem.so "$prefix/include/gshmem/gshmem.h" > /dev/null
+  if [[ -e $build/lib/gshnic/libmlx5.so.1 ]]; then  # the names that NCCL and NVSHMEM open first
+    ls "$prefix"/lib*/gshnic/libibverbs.so "$prefix"/lib*/gshnic/libmlx5.so > /dev/null
+  fi
   exit
 fi
 

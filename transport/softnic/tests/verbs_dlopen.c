@@ -34,7 +34,9 @@ struct versioned {
 static const struct versioned kVerbs[] = {
     {"ibv_get_device_list", "IBVERBS_1.1"}, {"ibv_get_device_list", "IBVERBS_1.0"},
     {"ibv_open_device", "IBVERBS_1.1"},     {"ibv_reg_mr_iova2", "IBVERBS_1.8"},
-    {"ibv_query_ece", "IBVERBS_1.10"},      {"ibv_reg_dmabuf_mr", "IBVERBS_1.12"}};
+    {"ibv_query_ece", "IBVERBS_1.10"},      {"ibv_reg_dmabuf_mr", "IBVERBS_1.12"},
+    {"ibv_reg_mr_ex", "IBVERBS_1.15"},      {"ibv_query_port_speed", "IBVERBS_1.16"},
+    {"ibv_free_buf", "IBVERBS_1.17"},       {"ibv_create_comp_cntr", "IBVERBS_1.18"}};
 static const struct versioned kMlx5[] = {
     {"mlx5dv_is_supported", "MLX5_1.8"},     {"mlx5dv_get_data_direct_sysfs_path", "MLX5_1.25"},
     {"mlx5dv_reg_dmabuf_mr", "MLX5_1.25"},   {"mlx5dv_init_obj", "MLX5_1.0"},
@@ -43,7 +45,8 @@ static const struct versioned kMlx5[] = {
     {"mlx5dv_devx_general_cmd", "MLX5_1.7"}, {"mlx5dv_devx_obj_create", "MLX5_1.7"},
     {"mlx5dv_devx_obj_destroy", "MLX5_1.7"}, {"mlx5dv_devx_obj_modify", "MLX5_1.7"},
     {"mlx5dv_devx_query_eqn", "MLX5_1.7"},   {"mlx5dv_devx_umem_reg", "MLX5_1.7"},
-    {"mlx5dv_devx_umem_dereg", "MLX5_1.7"},  {"mlx5dv_devx_umem_reg_ex", "MLX5_1.19"}};
+    {"mlx5dv_devx_umem_dereg", "MLX5_1.7"},  {"mlx5dv_devx_umem_reg_ex", "MLX5_1.19"},
+    {"mlx5dv_var_unimport", "MLX5_1.27"}};
 
 static void* named(void* library, const struct versioned* symbol) {
   void* address = dlvsym(library, symbol->name, symbol->version);
@@ -75,6 +78,7 @@ int main(void) {
   struct ibv_context* (*open_device)(struct ibv_device*);
   void (*free_device_list)(struct ibv_device**);
   int (*close_device)(struct ibv_context*);
+  int (*query_port_speed)(struct ibv_context*, uint32_t, uint64_t*);
   int (*query_port)(struct ibv_context*, uint8_t, struct ibv_port_attr*);
   bool (*is_supported)(struct ibv_device*);
   BIND(get_device_list, dlsym(verbs, "ibv_get_device_list"));
@@ -83,6 +87,7 @@ int main(void) {
   BIND(open_device, dlsym(verbs, "ibv_open_device"));
   BIND(close_device, dlsym(verbs, "ibv_close_device"));
   BIND(query_port, dlsym(verbs, "ibv_query_port"));
+  BIND(query_port_speed, dlvsym(verbs, "ibv_query_port_speed", "IBVERBS_1.16"));
   BIND(is_supported, dlvsym(mlx5, "mlx5dv_is_supported", "MLX5_1.8"));
 
   int count = 0;
@@ -108,6 +113,8 @@ int main(void) {
   CHECK(!query_port(context, 1, &port));
   CHECK(port.port_cap_flags2 == 0x1234 && port.lid && port.active_mtu == IBV_MTU_4096);
   CHECK(query_port(context, 2, &port) == EINVAL);
+  uint64_t speed = 0;  // NDR: four lanes of 100 Gb/s
+  CHECK(!query_port_speed(context, 1, &speed) && speed == 4000);
   CHECK(!close_device(context));
   puts("verbs dlopen: ok");
   return 0;

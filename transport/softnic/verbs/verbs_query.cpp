@@ -16,6 +16,7 @@ constexpr int kMaxObjects = 1 << 18, kMaxReads = 1 << kLogOutstanding, kMaxEleme
 constexpr std::uint8_t kLinkPolling = 2, kLinkUp = 5;  ///< InfiniBand, PortPhysicalState
 constexpr int kLogMtu0 = 7;                            ///< IBV_MTU_256 is 1
 constexpr std::uint8_t kWidth4x = 2, kSpeedNdr = 128;
+constexpr std::uint64_t kPortSpeed = 4000;  ///< of these two
 constexpr std::uint16_t kDefaultPkey = 0xffff;
 
 ibv_device_attr device_attributes(ibv_context* context) {
@@ -163,13 +164,23 @@ ssize_t _ibv_query_gid_table(ibv_context* context, ibv_gid_entry* out, std::size
   return static_cast<ssize_t>(count);
 }
 
-// Private to rdma-core, whose ibv_devinfo calls it: 0 is what sysfs calls "IB/RoCE v1".
-int ibv_query_gid_type(ibv_context*, std::uint8_t port, unsigned index, int* type) {
-  if (port != kPort || index != 0) {
-    errno = EINVAL;
+// Private to rdma-core, whose ibv_devinfo calls it: 0 is what sysfs calls "IB/RoCE v1", 1 "RoCE
+// v2".
+int ibv_query_gid_type(ibv_context* context, std::uint8_t port, unsigned index, int* type) {
+  ibv_gid_entry entry{};
+  const int code = _ibv_query_gid_ex(context, port, index, &entry, 0, sizeof(entry));
+  if (code != 0) {
+    errno = code;
     return -1;
   }
-  *type = 0;
+  *type = entry.gid_type == IBV_GID_TYPE_ROCE_V2 ? 1 : 0;
+  return 0;
+}
+
+// In units of 100 Mb/s.
+int ibv_query_port_speed(ibv_context*, std::uint32_t port, std::uint64_t* speed) {
+  if (port != kPort) return EINVAL;
+  *speed = kPortSpeed;
   return 0;
 }
 

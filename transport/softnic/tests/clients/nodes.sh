@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # nodes.sh COMMAND...: runs it where /dev and /sys have what they have on a machine with a ConnectX-7 at
-# mlx5_0. UCX, NCCL and NVSHMEM look there before they ask libibverbs. In a mount namespace of its own,
+# mlx5_0, or with as many as GSHNIC_DEVICES says, and ports as GSHNIC_PROFILE does. UCX, NCCL and NVSHMEM look there before they ask libibverbs. In a mount namespace of its own,
 # as root or as a user who may make user namespaces; nothing is left of it.
 set -euo pipefail
 
@@ -27,23 +27,36 @@ for entry in /dev/*; do
     touch "$name" && mount --bind "$entry" "$name"
   fi
 done
-touch "$stage/dev/infiniband/uverbs0"
-mount --bind /dev/null "$stage/dev/infiniband/uverbs0"
+for ((i = 0; i < ${GSHNIC_DEVICES:-1}; i++)); do
+  touch "$stage/dev/infiniband/uverbs$i"
+  mount --bind /dev/null "$stage/dev/infiniband/uverbs$i"
+done
 
-# /sys/class: the links that are there, and an mlx5_0 below a PCI device.
+# /sys/class: the links that are there, and each device below a PCI device.
 for class in /sys/class/*; do
   mkdir -p "$stage/class/${class##*/}"
   find "$class" -maxdepth 1 -type l -exec cp -P -t "$stage/class/${class##*/}" {} +
 done
-pci=$stage/class/gshnic/pci0000:00/0000:3b:00.0
-device=$pci/infiniband/mlx5_0
-mkdir -p "$device/ports/1/gid_attrs/types" "$stage/class/infiniband"
-echo 0x15b3 > "$pci/vendor"
-echo 0x1021 > "$pci/device"
-echo -1 > "$pci/numa_node"
-echo "IB/RoCE v1" > "$device/ports/1/gid_attrs/types/0"
-ln -s ../.. "$device/device"
-ln -s ../gshnic/pci0000:00/0000:3b:00.0/infiniband/mlx5_0 "$stage/class/infiniband/mlx5_0"
+mkdir -p "$stage/class/infiniband"
+# GIDs as profile.cpp has them: each address for both versions of RoCE.
+case ${GSHNIC_PROFILE:-} in
+  *roce6*) types=("IB/RoCE v1" "RoCE v2") ;;
+  *roce*) types=("IB/RoCE v1" "RoCE v2" "IB/RoCE v1" "RoCE v2") ;;
+  *) types=("IB/RoCE v1") ;;
+esac
+for ((i = 0; i < ${GSHNIC_DEVICES:-1}; i++)); do
+  pci=pci0000:3$i/0000:3$i:00.0
+  device=$stage/class/gshnic/$pci/infiniband/mlx5_$i
+  mkdir -p "$device/ports/1/gid_attrs/types"
+  echo 0x15b3 > "$stage/class/gshnic/$pci/vendor"
+  echo 0x1021 > "$stage/class/gshnic/$pci/device"
+  echo -1 > "$stage/class/gshnic/$pci/numa_node"
+  for index in "${!types[@]}"; do
+    echo "${types[$index]}" > "$device/ports/1/gid_attrs/types/$index"
+  done
+  ln -s ../.. "$device/device"
+  ln -s "../gshnic/$pci/infiniband/mlx5_$i" "$stage/class/infiniband/mlx5_$i"
+done
 
 mount --rbind "$stage/dev" /dev
 mount --bind "$stage/class" /sys/class

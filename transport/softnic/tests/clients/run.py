@@ -41,9 +41,9 @@ def environment(folder, **more):
     return {**os.environ, "LD_LIBRARY_PATH": folder, "GSHNIC_FABRIC": "", "GSHMEM_LOG": "warn", **more}
 
 
-def run(folder, *command):
+def run(folder, *command, **variables):
     """What it prints. Errors: an exit code, a time-out, a line of the soft NIC."""
-    done = subprocess.run(command, env=environment(folder), capture_output=True, text=True,
+    done = subprocess.run(command, env=environment(folder, **variables), capture_output=True, text=True,
                           timeout=SECONDS, check=False)
     print("$", *command, done.stdout, done.stderr, sep="\n" if done.stderr else " ")
     need(done.returncode == 0, f"exit code {done.returncode}")
@@ -82,6 +82,13 @@ def devinfo(folder):
         r"active_width: 4X \(2\)", r"active_speed: 100\.0 Gbps \(128\)",
         r"phys_state: LINK_UP \(5\)",
         rf"GID\[ 0\]: fe80:0000:0000:0000:{guid.group(1)}"])
+    # And a RoCE port: two addresses, each for both versions.
+    text = run(folder, "ibv_devinfo", "-v", GSHNIC_PROFILE="roce")
+    expect(text, ["link_layer: Ethernet", "gid_tbl_len: 4",
+                  r"GID\[ 0\]: fe80:0000:0000:0000:004e:49ff:fe43:0000, RoCE v1",
+                  r"GID\[ 1\]: fe80::4e:49ff:fe43:0, RoCE v2",
+                  r"GID\[ 2\]: 0000:0000:0000:0000:0000:ffff:0a00:0001, RoCE v1",
+                  r"GID\[ 3\]: ::ffff:10.0.0.1, RoCE v2"])
 
 
 def free_port():
