@@ -120,6 +120,9 @@ struct Profile {
   bool no_record = false;           ///< queue pairs may do without a doorbell record
 };
 
+/// UDP ports of RoCE v2 (InfiniBand annex A17), and the sources that packets may have.
+inline constexpr std::uint16_t kRoceUdpPort = 4791, kMinUdpSource = 0xc000, kMaxUdpSource = 0xffff;
+
 /// An entry of a port's GID table.
 struct GidAttributes {
   enum class Kind : std::uint8_t { kInfiniBand, kRoceV1, kRoceV2 };

@@ -90,6 +90,12 @@ TEST_CASE("every reason for which a queue pair is refused") {
     bits(in, kQpc + 0x10, 31, 30, 1);  // send_dbr_mode
     CHECK(rig.run(in).refused(Status::kBadParameter, Check::kCapability));
   }
+  SECTION("time stamps in real time, on a port that has none") {
+    bits(in, kQpc + 0x08, 7, 6, 2);
+    CHECK(rig.run(in).refused(Status::kBadParameter, Check::kCapability));
+    bits(in, kQpc + 0x08, 7, 6, 1);  // the default
+    CHECK(rig.run(in).status == Status::kOk);
+  }
   SECTION("features that are not there") {
     const auto [byte, bit] = GENERATE(table<std::size_t, int>({{0x04, 31},    // wq_signature
                                                                {0x08, 15},    // no_sq
@@ -231,7 +237,9 @@ TEST_CASE("QUERY_QP repeats what was programmed, and only what its command takes
   Bytes armed = create_qp(rig.qp_plan(rig.make_cq()));
   bits(armed, kQpc, 12, 11, 0);
   const std::uint32_t qp = rig.run(armed).number();
-  CHECK(bits_at(rig.run(command_on(0x50b, qp), 0x110).out, kQpc, 12, 11) == 0);
+  const Bytes fresh = rig.run(command_on(0x50b, qp), 0x110).out;
+  CHECK(bits_at(fresh, kQpc, 12, 11) == 0);
+  CHECK(bits_at(fresh, kQpc + 0x08, 31, 29) == 1);  // an MTU, though none was programmed
   rig.move(qp, 1);
   Bytes in = init2rtr(qp, 0xabcdef, 0x22);
   bits(in, kQpc + 0x90, 19, 13, 0);  // access without its mask: not taken

@@ -1,3 +1,4 @@
+#include "transport/softnic/tests/verbs_fake_engine.h"
 #include "transport/softnic/tests/verbs_firmware_rig.h"
 #include "tests/capture.h"
 
@@ -202,6 +203,26 @@ TEST_CASE("every reason for which a CQ is refused") {
     word(in, 0x10 + 0x20, 0xffffffff);  // last_notified_index and what is above
     CHECK(rig.run(in).status == Status::kOk);
   }
+}
+
+TEST_CASE("an Ethernet port has the capabilities of RoCE, one of InfiniBand has none") {
+  Rig rig;
+  gshmem::soft::DeviceAttributes& device = fake_device();
+  const gshmem::soft::DeviceAttributes before = device;
+  CHECK(query_cap(rig, 4, true).out == Bytes(0x1010));
+  device.mac = 0x024e49430000;
+  const Bytes out = query_cap(rig, 4, true).out;
+  Bytes in = create_qp(rig.qp_plan(rig.make_cq()));
+  bits(in, kQpc + 0x08, 7, 6, 2);  // time stamps in real time
+  CHECK(rig.run(in).status == Status::kOk);
+  bits(in, kQpc + 0x08, 7, 6, 3);
+  CHECK(rig.run(in).refused(Status::kBadParameter, Check::kCapability));
+  device = before;
+  CHECK(bits_at(out, 0x10, 1, 0) == 2);         // qp_ts_format: both
+  CHECK(bits_at(out, 0x10 + 0x10, 7, 0) == 5);  // RoCE v1 and v2
+  CHECK(bits_at(out, 0x10 + 0x14, 15, 0) == 4791);
+  CHECK(word_at(out, 0x10 + 0x18) == 0xffffc000);  // UDP ports of sources, to and from
+  CHECK(bits_at(out, 0x10 + 0x1c, 15, 0) >= 4);    // GIDs
 }
 
 TEST_CASE("the port is up, and has the LID and the GUID of the device") {

@@ -57,6 +57,21 @@ void fill_atomic(std::uint8_t* caps) {
   set(caps, atomic_caps::atomic_size_dc, 0x4 | 0x8);
 }
 
+/// Versions and address families are bits by number: RoCE v1 is 0 and v2 is 2, IPv4 is 1 and IPv6 2
+/// (Linux include/linux/mlx5/device.h, MLX5_ROCE_VERSION_*_CAP and MLX5_ROCE_L3_TYPE_*_CAP).
+void fill_roce(const DeviceAttributes& device, std::uint8_t* caps) {
+  if (device.mac == 0) return;               // a known type, with nothing to report
+  constexpr std::uint32_t kBothFormats = 2;  // free-running and real time
+  set(caps, roce_cap::sw_r_roce_src_udp_port, 1);
+  set(caps, roce_cap::qp_ts_format, has_real_time(device) ? kBothFormats : 0);
+  set(caps, roce_cap::l3_type, 1 << 1 | 1 << 2);
+  set(caps, roce_cap::roce_version, 1 << 0 | 1 << 2);
+  set(caps, roce_cap::r_roce_dest_udp_port, kRoceUdpPort);
+  set(caps, roce_cap::r_roce_max_src_udp_port, kMaxUdpSource);
+  set(caps, roce_cap::r_roce_min_src_udp_port, kMinUdpSource);
+  set(caps, roce_cap::roce_address_table_size, 255);
+}
+
 }  // namespace
 
 void query_hca_cap(FirmwareState& state, Call& call) {
@@ -76,7 +91,8 @@ void query_hca_cap(FirmwareState& state, Call& call) {
           state.engine.device().profile.no_record ? 1 : 0);
       break;
     case kRoceCap:
-      break;  // a known type, with nothing to report
+      fill_roce(state.engine.device(), caps.data());
+      break;
     default:
       throw Refusal{Status::kBadParameter, Check::kCapability, "capabilities that are not there"};
   }

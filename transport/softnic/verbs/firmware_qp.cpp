@@ -42,6 +42,9 @@ void check_kind(FirmwareState& state, const Call& call) {
              (record_mode == kNoRecord && state.engine.device().profile.no_record),
          Status::kBadParameter, Check::kCapability,
          "send_dbr_mode is none of those that the capabilities name");
+  demand(get(qpc, qpc::ts_format) <= (has_real_time(state.engine.device()) ? 2 : 1),
+         Status::kBadParameter, Check::kCapability,
+         "ts_format is none of those that the capabilities name");
   demand(get(input, qp_in::opt_param_mask) == 0, Status::kBadParameter, Check::kOptionalMask,
          "opt_param_mask has no meaning when a queue pair is created");
 }
@@ -104,6 +107,9 @@ void create_qp(FirmwareState& state, Call& call) {
                            .record = attributes.record};
   }
   std::copy_n(qpc, kQpcBytes, qp.context.begin());
+  // DOCA GPUNetIO asks each fresh queue pair, and refuses an MTU that is none.
+  constexpr std::uint32_t kMtu256 = 1;
+  if (get(qpc, qpc::mtu) == 0) set(qp.context.data(), qpc::mtu, kMtu256);
 
   const std::uint32_t number = state.engine.create_qp(attributes);
   state.qps[number] = std::move(qp);

@@ -87,6 +87,9 @@ struct Call {
 /// Refuses fields of features that are not there; remarks on reserved bits that are set.
 void check_fields(FirmwareState& state, const Call& call, Structure structure, std::size_t offset);
 
+/// roce_cap.qp_ts_format, which ports of InfiniBand are without: queue pairs may have real time.
+[[nodiscard]] inline bool has_real_time(const DeviceAttributes& device) { return device.mac != 0; }
+
 using Handler = void (*)(FirmwareState&, Call&);
 
 void query_hca_cap(FirmwareState& state, Call& call);
