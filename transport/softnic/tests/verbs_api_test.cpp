@@ -1,6 +1,7 @@
 // Calls of libibverbs.so.1, linked by their names as any program links them.
 #include "transport/softnic/tests/verbs_api_rig.h"
 
+#include <array>
 #include <cstring>
 #include <string>
 
@@ -75,13 +76,12 @@ TEST_CASE("registration takes what the kernel takes") {
 namespace {
 
 struct Pair {
-  explicit Pair(const Nic& nic) {
+  explicit Pair(const Nic& nic, std::uint32_t inlined = 0) {
     cq = ibv_create_cq(nic.context, 63, this, nullptr, 0);
     REQUIRE(cq != nullptr);
-    ibv_qp_init_attr init{};
     init.send_cq = cq;
     init.recv_cq = cq;
-    init.cap = {16, 0, 1, 0, 0};
+    init.cap = {16, 0, 1, 0, inlined};
     init.qp_type = IBV_QPT_RC;
     qp = ibv_create_qp(nic.pd, &init);
     REQUIRE(qp != nullptr);
@@ -91,11 +91,37 @@ struct Pair {
     CHECK(ibv_destroy_qp(qp) == 0);
     CHECK(ibv_destroy_cq(cq) == 0);
   }
+  ibv_qp_init_attr init{};
   ibv_cq* cq;
   ibv_qp* qp;
 };
 
 }  // namespace
+
+TEST_CASE("inline data has the room that a request's entries leave, and more is out of memory") {
+  const Nic nic;
+  Pair pair(nic, 64);
+  ibv_qp_attr attr{};
+  ibv_qp_init_attr made{};
+  REQUIRE(ibv_query_qp(pair.qp, &attr, 0, &made) == 0);
+  CHECK(attr.path_mtu == IBV_MTU_256);
+  const std::uint32_t room = pair.init.cap.max_inline_data;
+  CHECK(room == made.cap.max_inline_data);
+  CHECK(room == 2 * 64 - 48 - 4);
+  connect(nic, pair.qp, pair.qp);
+  std::array<char, 128> data{};
+  ibv_sge piece{reinterpret_cast<std::uintptr_t>(data.data()), room + 1, 0};
+  ibv_send_wr request{};
+  request.sg_list = &piece;
+  request.num_sge = 1;
+  request.opcode = IBV_WR_RDMA_WRITE;
+  request.send_flags = IBV_SEND_INLINE;
+  ibv_send_wr* bad = nullptr;
+  CHECK(ibv_post_send(pair.qp, &request, &bad) == ENOMEM);
+  CHECK(bad == &request);
+  piece.length = 0;
+  CHECK(ibv_post_send(pair.qp, &request, &bad) == 0);
+}
 
 TEST_CASE("a queue pair of verbs goes through its states, and tells") {
   const Nic nic;

@@ -77,7 +77,7 @@ void SendQueue::pieces(const ibv_sge* pieces, std::size_t count) {
 void SendQueue::inlined(const ibv_data_buf* buffers, std::size_t count) {
   std::size_t bytes = 0;
   for (std::size_t i = 0; i < count; ++i) bytes += buffers[i].length;
-  if (bytes > shape_.most_inline) return fail(EINVAL);
+  if (bytes > shape_.most_inline) return fail(ENOMEM);
   if (bytes > 0) {
     const __be32 head = htobe32(MLX5_INLINE_SEG | static_cast<std::uint32_t>(bytes));
     std::memcpy(image_.data() + bytes_, &head, sizeof head);

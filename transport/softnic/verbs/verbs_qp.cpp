@@ -10,6 +10,8 @@ namespace gshmem::soft {
 namespace {
 
 constexpr std::uint32_t kEntryBytes = 64, kMaxInline = 512;
+/// Segments before the elements or inline data; what the latter begin with.
+constexpr std::uint32_t kFixed = 16 + 16 + 16, kInlineHeader = 4;
 constexpr std::uint32_t kPsnMask = 0xffffff;
 
 /// Attributes that must be there, and those that may: Linux drivers/infiniband/core/verbs.c,
@@ -32,10 +34,15 @@ constexpr Transition kTransitions[] = {
 /// Entries of 64 bytes that one work request can take: control and remote segments, then elements
 /// or inline data (rdma-core providers/mlx5/verbs.c, mlx5_calc_send_wqe).
 std::uint32_t entries_per_request(const ibv_qp_cap& cap) {
-  constexpr std::uint32_t fixed = 16 + 16 + 16;
   const std::uint32_t elements = cap.max_send_sge * 16;
-  const std::uint32_t inlined = (cap.max_inline_data + 4 + 15) / 16 * 16;
-  return (fixed + std::max(elements, inlined) + kEntryBytes - 1) / kEntryBytes;
+  const std::uint32_t inlined = (cap.max_inline_data + kInlineHeader + 15) / 16 * 16;
+  return (kFixed + std::max(elements, inlined) + kEntryBytes - 1) / kEntryBytes;
+}
+
+/// Inline data that such a request has room for: it may be more than was asked for (mlx5_create_qp
+/// there).
+std::uint32_t inline_room(std::uint32_t entries) {
+  return std::min(entries * kEntryBytes - kFixed - kInlineHeader, kMaxInline);
 }
 
 void take(ibv_qp_attr& kept, const ibv_qp_attr& given, int mask) {
@@ -257,9 +264,11 @@ SoftQp* create(ibv_pd* pd, ibv_qp_init_attr& init) {
   state.resources.add(Resource::kQp, number);
   // The actual sizes, which may be more than was asked for.
   init.cap.max_send_wr = (1u << log) / each;
+  init.cap.max_inline_data = inline_room(each);
   init.cap.max_recv_wr = receives.bytes > 0 ? 1u << receives.log_entries : 0;
   init.cap.max_recv_sge = receives.bytes > 0 ? (1u << receives.log_entry_bytes) / kPieceBytes : 0;
   qp->init = init;
+  qp->attributes.path_mtu = IBV_MTU_256;  // as QUERY_QP has it
   publish(*qp, pd);
   return qp.release();
 }
