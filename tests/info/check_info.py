@@ -76,7 +76,7 @@ SELFTEST_FAULTS = [  # rules and adversary of the soft NIC, and the lines that n
 
 
 NUMBER = r"([0-9.]+)"
-SYNDROME = r"syndrome 0x{:02x}, vendor 0x00, hardware 0x0000 \({}: .*\)"
+SYNDROME = r"syndrome 0x{:02x}, vendor 0x{:02x}, hardware 0x{:04x} \({}: .*\)"
 SELFTEST_LINES = [  # in host memory, where nothing is wrong
     ("ok", "init", r"mlx5 \(mlx5: mlx5_0 port 1 .*\), doorbell by thread, queues in host memory"),
     ("ok", "transfers", "WRITE and READ of 1 byte to 1 MiB"),
@@ -89,10 +89,10 @@ SELFTEST_LINES = [  # in host memory, where nothing is wrong
     ("ok", "record first", "record, then doorbell"),
     ("ok", "order of arrival",
      f"{NUMBER} payloads of 512 bytes: none after its signal, nor after its READ"),
-    ("ok", "error: beyond the heap", SYNDROME.format(0x13, "put")),
-    ("ok", "error: remote key", SYNDROME.format(0x13, "put")),
-    ("ok", "error: local key", SYNDROME.format(0x04, "put")),
-    ("ok", "error: unaligned atomic", SYNDROME.format(0x12, "fetch_add")),
+    ("ok", "error: beyond the heap", SYNDROME.format(0x13, 0x88, 0, "put")),
+    ("ok", "error: remote key", SYNDROME.format(0x13, 0x88, 0, "put")),
+    ("ok", "error: local key", SYNDROME.format(0x04, 0x53, 0x9d00, "put")),
+    ("ok", "error: unaligned atomic", SYNDROME.format(0x12, 0x8a, 0, "fetch_add")),
     ("ok", "error: what comes after", "its completion (?:stayed|was overwritten by those of flushed entries)"
      "; none of them was executed"),
     ("", "latency", f"8 bytes: put {NUMBER} us, get {NUMBER} us, fetch_add {NUMBER} us"),

@@ -428,11 +428,13 @@ std::uint64_t carry_out_atomic(void* word, const Wqe& wqe) {
 
 // mlx5_cqe64: +32 srqn_uidx, +44 byte_cnt, +56 sop_drop_qpn, +60 wqe_counter, +63 op_own.
 // +24 flags_rqpn (24 bits: the sender's), +36 imm_inval_pkey.
-// mlx5_err_cqe: +54 vendor_err_synd, +55 syndrome, +56 s_wqe_opcode_qpn, +60 and +63 as above.
+// mlx5_err_cqe: +52 the hardware's, +54 vendor_err_synd, +55 syndrome, +56 s_wqe_opcode_qpn, +60
+// and +63 as above.
 std::array<std::uint8_t, 64> encode_completion(const Completion& completion) {
   std::array<std::uint8_t, 64> cqe{};
   put_be32(&cqe[32], completion.user_index);
   if (completion.error) {
+    cqe[52] = completion.hardware_syndrome;
     cqe[54] = completion.vendor_syndrome;
     cqe[55] = completion.syndrome;
   } else {
@@ -446,7 +448,9 @@ std::array<std::uint8_t, 64> encode_completion(const Completion& completion) {
   unsigned opcode = static_cast<unsigned>(completion.of);
   // the values of MLX5_CQE_REQ_ERR, MLX5_CQE_RESP_ERR
   if (completion.error) opcode = completion.of == CompletionOf::kRequest ? 13 : 14;
-  cqe[63] = static_cast<std::uint8_t>(opcode << 4 | unsigned{completion.solicited} << 1 |
+  // Cards set bit 1 in every error (dumps in ofiwg/libfabric#4283 and Juniper/warp17#81).
+  const bool solicited = completion.solicited || completion.error;
+  cqe[63] = static_cast<std::uint8_t>(opcode << 4 | unsigned{solicited} << 1 |
                                       unsigned{completion.owner});
   return cqe;
 }

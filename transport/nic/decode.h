@@ -185,7 +185,7 @@ enum class CompletionOf : std::uint8_t {
 struct Completion {
   CompletionOf of = CompletionOf::kRequest;
   bool error = false, solicited = false;
-  std::uint8_t syndrome = 0, vendor_syndrome = 0;
+  std::uint8_t syndrome = 0, vendor_syndrome = 0, hardware_syndrome = 0;
   std::uint8_t wqe_opcode = 0;
   std::uint32_t number = 0;
   std::uint16_t wqe_index = 0;

@@ -4,7 +4,13 @@
 
 namespace gshmem::soft {
 
-void Context::complete(QueuePair& qp, CompletionQueue& cq, const nic::Completion& completion) {
+void Context::complete(QueuePair& qp, CompletionQueue& cq, nic::Completion completion) {
+  for (const VendorSyndromes& one : kVendorSyndromes) {
+    if (!completion.error || completion.vendor_syndrome != 0) break;
+    if (one.syndrome != completion.syndrome) continue;
+    completion.vendor_syndrome = one.vendor;
+    completion.hardware_syndrome = one.hardware;
+  }
   if (cq.broken()) {
     qp.state = QpState::kError;
     return;

@@ -48,8 +48,9 @@ struct Context {
   void wake(QueuePair& qp) {
     if (!std::exchange(qp.busy, true)) busy.push_back(&qp);
   }
-  /// Writes a completion of `qp`. A queue without room fails, and the queue pair with it.
-  void complete(QueuePair& qp, CompletionQueue& cq, const nic::Completion& completion);
+  /// Writes a completion of `qp`, an error with the vendor's bytes unless it has some. A queue
+  /// without room fails, and the queue pair with it.
+  void complete(QueuePair& qp, CompletionQueue& cq, nic::Completion completion);
   void tell(const DeviceEvent& event) const {
     for (const auto& [number, listener] : listeners) listener(event);
   }
@@ -65,12 +66,25 @@ struct Context {
   return std::int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
 }
 
-/// Syndromes that the engine itself finds (MLX5_CQE_SYNDROME_* in <infiniband/mlx5dv.h>), and the
-/// vendor's byte seen beside them.
+/// Syndromes that the engine itself finds (MLX5_CQE_SYNDROME_* in <infiniband/mlx5dv.h>).
 inline constexpr std::uint8_t kLocalLength = 0x01, kLocalOperation = 0x02, kLocalProtection = 0x04,
                               kFlushed = 0x05, kRemoteRequest = 0x12, kRemoteAccess = 0x13,
                               kRemoteOperation = 0x14, kRetryExceeded = 0x15, kRnrExceeded = 0x16,
                               kBadResponse = 0x10;
-inline constexpr std::uint8_t kVendorRetry = 0x81, kVendorFlush = 0xf9;
+
+/// The vendor's bytes that ConnectX cards write beside a syndrome, from public dumps and logs. Of
+/// the syndromes that are not here there is none.
+struct VendorSyndromes {
+  std::uint8_t syndrome, vendor, hardware;
+};
+inline constexpr VendorSyndromes kVendorSyndromes[] = {
+    {kLocalOperation, 0x68, 0},      // openucx/ucx#3618
+    {kLocalProtection, 0x53, 0x9d},  // Juniper/warp17#81
+    {kFlushed, 0xf9, 0},             // linux-nvme/nvme-cli#3268
+    {kRemoteRequest, 0x8a, 0},       // charmplusplus/charm#2532
+    {kRemoteAccess, 0x88, 0},        // ofiwg/libfabric#4283
+    {kRemoteOperation, 0x89, 0},     // openucx/ucx#5472
+    {kRetryExceeded, 0x81, 0},       // openucx/ucx#3679
+};
 
 }  // namespace gshmem::soft

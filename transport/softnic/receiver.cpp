@@ -49,10 +49,7 @@ void Receiver::complete(QueuePair& qp, const Packet& last) {
 
 void Receiver::fail(QueuePair& qp, std::uint8_t syndrome) {
   if (!qp.receive) return;
-  finish(qp, {.of = nic::CompletionOf::kSend,
-              .error = true,
-              .syndrome = syndrome,
-              .vendor_syndrome = syndrome == kFlushed ? kVendorFlush : std::uint8_t{0}});
+  finish(qp, {.of = nic::CompletionOf::kSend, .error = true, .syndrome = syndrome});
 }
 
 void Receiver::finish(QueuePair& qp, nic::Completion completion) {

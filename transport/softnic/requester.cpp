@@ -106,7 +106,7 @@ void Requester::take_missing(QueuePair& qp) {
   Operation& op = qp.operations.emplace_back();
   op.entry = qp.fetched;
   op.entries = 0;
-  set_failed(qp, op, kLocalOperation, 0);
+  set_failed(qp, op, kLocalOperation);
 }
 
 /// Copies the next WQE before looking at it, so that later stores to its slots change nothing.
@@ -187,7 +187,7 @@ void Requester::set_failed(QueuePair& qp, Operation& op, std::uint8_t syndrome,
 
 void Requester::reject(QueuePair& qp, Operation& op, std::uint8_t syndrome,
                        const std::string& why) {
-  set_failed(qp, op, syndrome, 0);
+  set_failed(qp, op, syndrome);
   context_.checker.violation(
       strprintf("queue pair 0x%x: %s (syndrome 0x%02x)", qp.number, why.c_str(), syndrome),
       op.raw.data(), op.raw.size());
@@ -319,7 +319,7 @@ bool Requester::flush(QueuePair& qp, std::int64_t now) {
     if (now < qp.flush_at_ns) return moved;
     qp.flush_at_ns = 0;
     op.syndrome = kFlushed;
-    op.vendor = kVendorFlush;
+    op.vendor = 0;
     qp.retired = op.entry + op.entries;
     complete(qp, op);
     qp.operations.pop_front();

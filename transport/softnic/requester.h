@@ -50,7 +50,7 @@ class Requester {
   bool flush(QueuePair& qp, std::int64_t now);
   void done(QueuePair& qp, Operation& op, std::int64_t now);
   /// The operation will complete with an error, in its turn.
-  void set_failed(QueuePair& qp, Operation& op, std::uint8_t syndrome, std::uint8_t vendor);
+  void set_failed(QueuePair& qp, Operation& op, std::uint8_t syndrome, std::uint8_t vendor = 0);
   /// The operation will complete with an error, by a mistake of the client: a violation.
   void reject(QueuePair& qp, Operation& op, std::uint8_t syndrome, const std::string& why);
 

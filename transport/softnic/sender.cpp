@@ -107,9 +107,7 @@ bool Requester::apply_rules(QueuePair& qp, Operation& op, std::int64_t now) {
         op.inject = rule->syndrome;
         op.vendor = rule->vendor;
       } else {
-        const std::uint8_t vendor =
-            rule->syndrome == kRetryExceeded && rule->vendor == 0 ? kVendorRetry : rule->vendor;
-        set_failed(qp, op, rule->syndrome, vendor);
+        set_failed(qp, op, rule->syndrome, rule->vendor);
       }
       return true;
     case Rule::Action::kRemoteKey:
@@ -285,7 +283,7 @@ void Requester::on_data(QueuePair& qp, Operation& op, const Packet& reply,
                         const std::uint8_t* payload, std::int64_t now) {
   // All but the last are as long as the path MTU (InfiniBand 9.7.4.1.6).
   const std::uint64_t due = std::min<std::uint64_t>(qp.rtr.mtu, op.wqe.length - reply.offset);
-  if (reply.payload_bytes != due) return set_failed(qp, op, kBadResponse, 0);
+  if (reply.payload_bytes != due) return set_failed(qp, op, kBadResponse);
   if (op.trails) {
     op.trailing.resize(op.wqe.length);
     std::copy_n(payload, reply.payload_bytes,
@@ -325,8 +323,7 @@ void Requester::try_again(QueuePair& qp, Operation& op, Condition condition, std
   ++context_.counters.retries;
   if (condition == Condition::kReceiver) {
     const bool endless = qp.rts.rnr_retries == kRnrEndless;
-    if (!endless && ++qp.rnr_retries > qp.rts.rnr_retries)
-      return set_failed(qp, op, kRnrExceeded, 0);
+    if (!endless && ++qp.rnr_retries > qp.rts.rnr_retries) return set_failed(qp, op, kRnrExceeded);
     qp.retry_at_ns = now + rnr_timer_ns(rnr_timer);
     if (op.inject == kNoRoom) op.inject = 0, op.rules_asked = false;
   } else {
@@ -336,7 +333,7 @@ void Requester::try_again(QueuePair& qp, Operation& op, Condition condition, std
     if (silent && timeout == kNever) {
       qp.retry_at_ns = kNever;
     } else if (++qp.retries > qp.rts.retries) {
-      return set_failed(qp, op, kRetryExceeded, kVendorRetry);
+      return set_failed(qp, op, kRetryExceeded);
     } else {
       qp.retry_at_ns = silent ? now + timeout : 0;
     }
@@ -363,7 +360,7 @@ bool Requester::check_peer(QueuePair& qp, std::int64_t now) {
   if (context_.fabric->reply_from(node).front() != nullptr) return false;  // its last words
   GSHMEM_INFO("soft NIC: queue pair 0x%x: the process of queue pair 0x%x has ended", qp.number,
               qp.rtr.remote_qpn);
-  set_failed(qp, *waiting, kRetryExceeded, kVendorRetry);
+  set_failed(qp, *waiting, kRetryExceeded);
   return true;
 }
 

@@ -5,6 +5,7 @@
 #include <catch2/catch.hpp>
 
 #include <functional>
+#include <map>
 #include <vector>
 
 namespace gshmem::test {
@@ -13,6 +14,15 @@ namespace {
 using Catch::Contains;
 using soft::EngineError;
 using soft::QpState;
+
+/// The vendor's byte of a ConnectX, from public reports; 0: unknown.
+unsigned vendor_of(std::uint8_t syndrome) {
+  const std::map<std::uint8_t, unsigned> known = {{kProtection, 0x53},      {kBadOperation, 0x68},
+                                                  {kBadRequest, 0x8a},      {kAccess, 0x88},
+                                                  {kRemoteOperation, 0x89}, {kRetry, 0x81}};
+  const auto found = known.find(syndrome);
+  return found != known.end() ? found->second : 0;
+}
 
 /// `post` puts the bad WQE after a good one and before two more.
 void expect_error(Pair& pair, std::uint8_t syndrome,
@@ -31,9 +41,7 @@ void expect_error(Pair& pair, std::uint8_t syndrome,
   CHECK(cqe.counter == bad);
   CHECK(cqe.qpn == pair.a.qpn());
   CHECK(unsigned{cqe.wqe_opcode} == unsigned{pair.a.kept_opcode(bad)});
-  if (syndrome == kRetry) CHECK(cqe.vendor == 0x81);
-  if (syndrome == kProtection || syndrome == kBadLength || syndrome == kBadOperation)
-    CHECK(unsigned{cqe.vendor} == 0);
+  CHECK(unsigned{cqe.vendor} == vendor_of(syndrome));
   for (int i = 0; i < 2; ++i) {  // one flush each, signalled or not
     cqe = pair.a.wait_next();
     CHECK(cqe.error());
@@ -297,7 +305,7 @@ TEST_CASE("a_deregistered_region_fails_what_is_under_way") {
 
 TEST_CASE("rules_fail_drop_and_delay") {
   SECTION("a syndrome at the responder") {
-    Pair pair({.rules = "qp=#0:wqe=1:op=write:syndrome=0x14:vendor=7"}, kOrdinary);
+    Pair pair({.rules = "qp=#0:wqe=1:op=write:syndrome=0x14"}, kOrdinary);
     expect_error(
         pair, kRemoteOperation, [](Pair& p) { return p.a.write(p.far(0), p.near(0, 8)); },
         QpState::kError);
