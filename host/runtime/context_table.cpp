@@ -9,7 +9,8 @@ namespace {
 
 constexpr std::uint32_t kSlotBits = 10;
 static_assert(1u << kSlotBits == abi::kMaxContexts);
-/// Handles are positive, and below GSHMEMX_QP_ALL; without kTeamContext from kFirstContext.
+/// Handles are positive and below GSHMEMX_QP_ALL; those without kTeamContext begin at
+/// kFirstContext.
 constexpr std::uint32_t kLastGeneration = (abi::kTeamContext >> kSlotBits) - 2;
 static_assert(1u << kSlotBits >= abi::kFirstContext);
 
@@ -65,7 +66,7 @@ void ContextTable::give_back(const Queues& queues) {
   free_.insert(free_.end(), queues.begin(), queues.end());
 }
 
-/// The state before the handle: a thread that sees the handle sees its state. Pairs with
+/// The state is stored before the handle: a thread that sees the handle sees its state. Pairs with
 /// find_context.
 void ContextTable::write(std::size_t slot, const State& state, std::uint32_t handle,
                          std::uint32_t team) {

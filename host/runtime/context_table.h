@@ -1,6 +1,7 @@
-// The contexts and queue handles of a PE: which are open, the queues they have, and what device
-// code finds by a handle (device/pe/context.h). States are made when queues are and never change;
-// opening a context only enters one. Invariant: entries that were ever used come first.
+// The contexts and queue handles of a PE: which are open, which queues they have, and the data that
+// device code finds by a handle (device/pe/context.h). States are made together with queues and
+// never change; opening a context only enters one. Invariant: entries that were ever used come
+// first.
 #pragma once
 
 #include <gshmem/abi/state.h>
@@ -17,12 +18,12 @@
 
 namespace gshmem {
 
-/// One thread at a time may use a context, or any number.
+/// Whether one thread at a time may use a context, or any number.
 enum class ContextUse { kShared, kExclusive };
 
 class ContextTable {
  public:
-  /// Where kernels read: zeroed memory, and writing to it. Both empty in CPU mode.
+  /// Allocates zeroed memory for kernels, and writes to it. Both are empty in CPU mode.
   struct DeviceMemory {
     std::function<void*(std::size_t bytes)> allocate;
     std::function<void(void* to, const void* from, std::size_t bytes)> upload;
@@ -32,31 +33,32 @@ class ContextTable {
 
   /// Enters the tables into the PE's state.
   void enter(abi::DeviceState& state) const;
-  /// `state` is complete: contexts are it with other queues.
+  /// `state` is complete: contexts are copies of it with other queues.
   void start(const abi::DeviceState& state);
 
-  // Queues for contexts. Those of closed ones are used again.
+  // Queues for contexts. Those of closed contexts are reused.
   using Queues = std::vector<std::size_t>;
   void add(const std::vector<nic::ContextQueues>& queues);
-  /// Takes up to `wanted`.
+  /// Takes up to `wanted` queues.
   [[nodiscard]] Queues take(std::size_t wanted);
   void give_back(const Queues& queues);
 
-  /// A context that numbers PEs as `team` does, with queues `queues.back()`, which it takes out;
-  /// with the PE's own ones where it is empty. Errors: GSHMEMX_ERROR_OUT_OF_MEMORY when all handles
-  /// are open.
+  /// Opens a context that numbers PEs as `team` does. It takes the queues `queues.back()` out of
+  /// the list; if the list is empty, the context uses the PE's own queues. Errors:
+  /// GSHMEMX_ERROR_OUT_OF_MEMORY when all handles are open.
   [[nodiscard]] std::int32_t open(const char* call, ContextUse use, Queues& queues,
                                   gshmem_team_t team = GSHMEM_TEAM_WORLD);
-  /// Its state for host threads. Null when `handle` is not open; the PE's own state is no handle's.
+  /// Returns the state of a context for host threads. Null when `handle` is not open; the PE's own
+  /// state has no handle.
   [[nodiscard]] const abi::DeviceState* find(std::int32_t handle) const;
-  /// GSHMEM_TEAM_INVALID when `handle` is not open.
+  /// Returns GSHMEM_TEAM_INVALID when `handle` is not open.
   [[nodiscard]] gshmem_team_t team_of(std::int32_t handle) const;
-  /// Nobody uses it any more, and its queues are quiet.
+  /// The context is no longer used, and its queues are quiet.
   void close(std::int32_t handle);
   [[nodiscard]] std::vector<std::int32_t> open_handles() const;
 
  private:
-  /// A state as host threads and as kernels read it.
+  /// The addresses of a state for host threads and for kernels.
   struct State {
     const abi::DeviceState* host = nullptr;
     const abi::DeviceState* device = nullptr;
@@ -64,7 +66,7 @@ class ContextTable {
   struct Pair {
     State shared, exclusive;
   };
-  static constexpr std::size_t kOwn = SIZE_MAX;  ///< the queues of the PE's own state
+  static constexpr std::size_t kOwn = SIZE_MAX;  ///< means the queues of the PE's own state
   struct Slot {
     std::uint32_t generation = 0;
     std::uint32_t handle = 0;  ///< 0: closed

@@ -81,7 +81,7 @@ std::string bad_argument(const abi::FaultRecord& f) {
   return strprintf("%s = 0x%lx", is, value);
 }
 
-/// What a syndrome says, and what to look at (MLX5_CQE_SYNDROME_*, <infiniband/mlx5dv.h>).
+/// The meaning of each syndrome, and what to check (MLX5_CQE_SYNDROME_*, <infiniband/mlx5dv.h>).
 using abi::Syndrome;
 constexpr std::pair<Syndrome, const char*> kSyndromes[] = {
     {Syndrome::kLocalLength, "local length error: a message longer than the queue allows"},
@@ -111,7 +111,7 @@ constexpr std::pair<Opcode, const char*> kOpcodes[] = {
     {Opcode::kAtomicFetchAdd, "atomic"},
     {Opcode::kMaskedCompareSwap, "atomic"},
     {Opcode::kMaskedFetchAdd, "atomic"},
-    {Opcode::kDump, "get or atomic (DUMP)"},  // it follows one
+    {Opcode::kDump, "get or atomic (DUMP)"},  // it follows a get or an atomic
 };
 
 template <class Code>
@@ -173,7 +173,7 @@ bool fault_record(abi::Control* control, const abi::FaultRecord& fault) noexcept
   const bool first = __atomic_load_n(&control->fault.claimed, __ATOMIC_ACQUIRE) == 0 &&
                      __atomic_exchange_n(&mine.claimed, 1u, __ATOMIC_ACQ_REL) == 0;
   if (first) {
-    // Everything after the two words that others touch atomically.
+    // Everything after the two words that others access atomically.
     constexpr std::size_t kBody = offsetof(abi::FaultRecord, code);
     std::memcpy(reinterpret_cast<char*>(&mine) + kBody,
                 reinterpret_cast<const char*>(&fault) + kBody, sizeof(fault) - kBody);

@@ -11,7 +11,7 @@
 namespace gshmem {
 namespace {
 
-/// How long a PE whose request was refused has to say so itself.
+/// How long a PE whose request was refused has to report that itself.
 constexpr double kPeerTellsSeconds = 2;
 
 }  // namespace
@@ -57,7 +57,7 @@ void Faults::look(bool on_gpu) noexcept {
   }
   say();
   if (ends_job()) return;
-  // The peer knows more. But it may not be looking.
+  // The peer knows more. But its thread may not be running.
   if (known == Known::kByPeer && !peer_tells_) peer_tells_.emplace(kPeerTellsSeconds);
   if (!peer_tells_ || peer_tells_->passed()) tell_peers();
 }
@@ -84,12 +84,12 @@ void Faults::require_running() const {
 void Faults::hear(const control::PeerNews& news) noexcept {
   using control::PeerEvent;
   if (news.event == PeerEvent::kExited) follow_exit(news);
-  // A stopped PE does not come to the barrier of finalize.
+  // A stopped PE does not enter the barrier of finalize.
   const bool gone = news.event == PeerEvent::kLeft || news.event == PeerEvent::kStopped;
   if (gone && leaving_.load(std::memory_order_acquire)) return;
   log_set_pe(state_.my_pe);
   const std::string text = plane_->text_of(news);
-  // Later news may be the effect of the first.
+  // Later news may be an effect of the first.
   if (peer_failed_.exchange(true)) {
     GSHMEM_INFO("%s", text.c_str());
     return;
@@ -111,7 +111,7 @@ void Faults::raise(const Error& error, int pe, Known known) noexcept {
   record.code = error.code();
   record.pe = pe;
   const bool ends = ends_job();
-  // Before a thread that waits may see it and end the process.
+  // This is logged before a waiting thread may see the fault and end the process.
   if (!ends) GSHMEM_ERROR("%s", error.what());
   {
     const std::lock_guard lock(mutex_);
@@ -155,7 +155,7 @@ void Faults::global_exit(int status) noexcept {
   end_job_because(mine, -1, status);
 }
 
-/// The peers hear the cause before the launcher may end this process.
+/// The peers receive the cause before the launcher may end this process.
 void Faults::end_job_because(const control::PeerNews& mine, int about, int status) noexcept {
   plane_->monitor().ending(mine, about == state_.my_pe ? -1 : about);
   boot_.abort(status, strprintf("PE %d ends the job with status %d: %s", state_.my_pe, status,

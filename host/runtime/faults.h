@@ -1,6 +1,6 @@
-// What a PE knows of faults: its own and those that other PEs tell of. It puts the first on record,
-// says it, tells the other PEs, and ends the job where GSHMEM_FAULT asks for that. Included by Pe.
-// Invariant: a wait ends for a fault when it is on record, and the others hear of a cause before
+// The faults that a PE knows of: its own and those that other PEs report. It records the first,
+// logs it, notifies the other PEs, and ends the job if GSHMEM_FAULT says so. Included by Pe.
+// Invariant: a wait ends for a fault when it is recorded, and the others receive a cause before
 // this process ends for it.
 #pragma once
 
@@ -21,46 +21,49 @@ namespace gshmem {
 
 class Faults {
  public:
-  /// The whole message of what device code has recorded.
+  /// Returns the whole message of a fault that device code has recorded.
   using Text = std::function<std::string(const abi::FaultRecord& record)>;
-  /// All outlive this object.
+  /// All arguments outlive this object.
   Faults(const abi::DeviceState& state, bootstrap::Bootstrap& boot, Text text)
       : state_(state), boot_(boot), text_(std::move(text)) {}
-  /// By which the other PEs are told.
+  /// Sets the control plane, by which the other PEs are notified.
   void set_plane(control::Plane& plane) { plane_ = &plane; }
-  /// The job has a network path: a barrier promises what a stopped PE cannot keep. So such a PE
-  /// says that it is stopped, once, and meets nobody any more.
+  /// The job has a network path, so a barrier promises what a stopped PE cannot guarantee. Such a
+  /// PE reports once that it is stopped, and takes part in no more collectives.
   void set_network_path() { nic_path_ = true; }
-  /// This PE is in finalize: other PEs may go, and no fault ends the job.
+  /// This PE is in finalize: other PEs may leave, and no fault ends the job.
   void leave() { leaving_.store(true, std::memory_order_release); }
 
-  /// Which PEs know of a fault: no other yet; PE `pe`, which learns it from its own NIC; all PEs.
+  /// Which PEs already know about a fault. kHere: only this PE. kByPeer: also PE `pe`, whose NIC
+  /// reports it. kByAll: all PEs.
   enum class Known { kHere, kByPeer, kByAll };
-  /// Records a fault that the host found, about PE `pe` (-1 = none); ends the job under
+  /// Records a fault that the host found, about PE `pe` (-1 = none); ends the job with
   /// GSHMEM_FAULT=abort.
   void raise(const Error& error, int pe = -1, Known known = Known::kHere) noexcept;
-  /// First fault, or false. The message is complete.
+  /// Returns the first fault, or false. The message is complete.
   [[nodiscard]] bool last(gshmemx_fault_t* info) const;
-  /// A fault has stopped this PE.
+  /// Has a fault stopped this PE?
   [[nodiscard]] bool stopped() const noexcept;
-  /// This PE waits for nobody any more. Threads: any, also before there is memory.
+  /// Must waits of this PE end? Threads: any, also before there is memory.
   [[nodiscard]] bool ends_waits() const noexcept;
-  /// Errors: that of the fault which has stopped this PE, in a job with a network path.
+  /// Throws the fault that has stopped this PE, in a job with a network path.
   void require_running() const;
-  /// Errors: the fault on record, when `status` is one.
+  /// Throws the recorded fault if `status` is an error.
   void require_complete(int status) const;
 
-  // On the monitor's thread.
-  /// Ten times a second: says what device code recorded, which nobody else may ever ask for, tells
-  /// the other PEs, and ends the job under abort. In CPU mode the thread that recorded it ends it.
+  // Called on the monitor's thread.
+  /// Called ten times a second: logs a fault that device code has recorded, which no call may ever
+  /// return, notifies the other PEs, and ends the job with GSHMEM_FAULT=abort. In CPU mode the
+  /// thread that recorded the fault ends the job.
   void look(bool on_gpu) noexcept;
   void hear(const control::PeerNews& news) noexcept;
 
-  /// Logs what device code has recorded; the first time only. On the monitor's thread or after it.
+  /// Logs the fault that device code has recorded, once. Called on the monitor's thread or after
+  /// its end.
   void say() noexcept;
-  /// In a job with a network path, where this PE is stopped: it says so.
+  /// Notifies the peers that this PE is stopped, in a job with a network path.
   void tell_peers() noexcept;
-  /// Reports the fault on record and ends the job.
+  /// Reports the recorded fault and ends the job.
   [[noreturn]] void end_job() noexcept;
   [[noreturn]] void global_exit(int status) noexcept;
 
@@ -78,8 +81,8 @@ class Faults {
   std::atomic<bool> peers_told_{false};
   std::atomic<bool> peer_failed_{false};
   bool said_ = false;
-  bool ending_said_ = false;            ///< under mutex_: several threads may end the job at once
-  std::optional<Deadline> peer_tells_;  ///< until then
+  bool ending_said_ = false;  ///< guarded by mutex_: several threads may end the job at once
+  std::optional<Deadline> peer_tells_;  ///< time limit for the peer's own report
   mutable std::mutex mutex_;
   std::string by_host_;  ///< message of a fault that the host found
   Known known_ = Known::kHere;

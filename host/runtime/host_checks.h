@@ -1,5 +1,5 @@
-// Checks of calls by a PE's host threads that only the library can make. The device code that
-// programs have compiled asks for them. Included by Pe, which owns one.
+// Checks of calls by a PE's host threads that only the library can make. Device code that is
+// compiled into programs calls them. Included by Pe, which owns one.
 #pragma once
 
 #include <gshmem/device/core/host_block.h>
@@ -8,7 +8,7 @@
 
 namespace gshmem {
 
-/// The text of a call that was given GSHMEM_TEAM_INVALID, an answer of other calls.
+/// Returns the text for a call with GSHMEM_TEAM_INVALID, which is a valid result of other calls.
 [[nodiscard]] std::string no_team_text(const char* call, const char* argument);
 
 class HostChecks final : public device::HostChecks {

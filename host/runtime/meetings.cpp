@@ -14,7 +14,7 @@ namespace {
 
 constexpr unsigned kPeShift = 32;
 constexpr int kNobody = -1;
-/// How often a waiting thread looks whether its PE still runs.
+/// The interval at which a waiting thread checks whether its PE still runs.
 constexpr std::chrono::milliseconds kLook{20};
 
 template <class T>
@@ -27,13 +27,13 @@ std::vector<T> values_of(net::ByteView bytes) {
 
 }  // namespace
 
-/// The PE's number plus 1, so that no id is 0, above a number of its own.
+/// An id is the PE's number plus 1, so that no id is 0, followed by a number of the PE.
 std::uint64_t Meetings::make_id() {
   const std::lock_guard lock(mutex_);
   return (std::uint64_t(outside_.my_pe) + 1) << kPeShift | ++made_;
 }
 
-/// By this PE. With the lock.
+/// Was the id made by this PE? Requires the lock.
 bool Meetings::is_made(std::uint64_t id) const {
   return id >> kPeShift == static_cast<std::uint64_t>(outside_.my_pe) + 1 &&
          static_cast<std::uint32_t>(id) - 1 < made_;
@@ -120,7 +120,7 @@ void Meetings::take(int from, net::ByteView letter) {
   }
 }
 
-/// On the PE that has made the id.
+/// Runs on the PE that has made the id.
 void Meetings::enter(int from, const Header& header, std::vector<std::uint32_t> words) {
   const std::lock_guard lock(mutex_);
   const auto bad = [&](std::int32_t code, const std::string& why) {
@@ -166,8 +166,8 @@ void Meetings::enter(int from, const Header& header, std::vector<std::uint32_t> 
   rolls_.erase({header.id, header.round});
 }
 
-/// All who have come by the id so far, and PE `also`. What is wrong with an id that is still to be
-/// made is forgotten. With the lock.
+/// Refuses all PEs that have come by the id so far, and PE `also`. A refusal for an id that does
+/// not exist yet is not stored. Requires the lock.
 void Meetings::refuse_all(std::uint64_t id, std::int32_t code, const std::string& why, int also) {
   if (is_made(id)) refused_.try_emplace(id, code, why);
   std::set<int> to{also};
@@ -181,7 +181,7 @@ void Meetings::refuse_all(std::uint64_t id, std::int32_t code, const std::string
   for (const int pe : to) outside_.send(pe, letter);
 }
 
-/// A refusal is for whatever round of the id the PE waits in.
+/// A refusal applies to every round of the id in which the PE waits.
 void Meetings::hear(const Header& header, net::ByteView more) {
   const std::lock_guard lock(mutex_);
   const bool is_refusal = header.kind == Kind::kRefused;

@@ -1,7 +1,8 @@
-// PEs that have nothing in common but an id meet: each says words and its place, and hears who came
-// and all words combined by `and`. The PE that has made the id keeps the roll, on the thread that
-// brings it letters, whatever its own threads do. Included by the runtime, for teams by unique id.
-// Invariant: PEs that hear of members hear of the same ones.
+// Lets PEs synchronize that have only an id in common: each sends words and its index, and receives
+// the list of PEs and all words combined by `and`. The PE that has made the id keeps the list of
+// those that have come, on the thread that receives its letters, independent of its own threads.
+// Included by the runtime, for teams by unique id. Invariant: PEs that receive the members receive
+// the same ones.
 #pragma once
 
 #include "host/base/net/frame.h"
@@ -21,37 +22,38 @@ class Meetings {
  public:
   struct Outside {
     int my_pe, n_pes;
-    double timeout;  ///< seconds of a wait; 0 = none
-    /// To take() of that PE, this one too. Threads: any.
+    double timeout;  ///< limit of a wait in seconds; 0 = none
+    /// Delivers a letter to take() of that PE, which may be this one. Threads: any.
     std::function<void(int pe, net::ByteView letter)> send;
-    /// Throws when this PE waits for nobody any more.
+    /// Throws when this PE waits for no other PE any more.
     std::function<void()> require_running;
   };
   explicit Meetings(Outside outside) : outside_(std::move(outside)) {}
   Meetings(const Meetings&) = delete;
 
-  /// One that no other PE of the job makes, and this one not again within 2^31.
+  /// Returns an id that no other PE of the job makes, and that this one does not repeat within
+  /// 2^31.
   [[nodiscard]] std::uint64_t make_id();
 
-  /// Member `index` of `size`, in meeting `round` of those by `id`.
+  /// Member `index` of `size`, in synchronization `round` of those by `id`.
   struct Place {
     std::uint64_t id;
     int size, index;
   };
   struct Outcome {
     std::vector<std::int32_t> pes;     ///< by index
-    std::vector<std::uint32_t> words;  ///< as many as each has said
+    std::vector<std::uint32_t> words;  ///< as many as each has sent
   };
-  /// Waits for all members. Errors, on all of them: GSHMEMX_ERROR_INVALID_VALUE for an id that
-  /// nobody has made, a place out of range or taken; GSHMEMX_ERROR_SYMMETRY for sizes that differ;
-  /// GSHMEMX_ERROR_TIMEOUT on who gives up, which ends the wait of the others. The id is of no use
-  /// then.
+  /// Waits for all members. Errors, on all of them: GSHMEMX_ERROR_INVALID_VALUE for an id that no
+  /// PE has made, or an index that is out of range or taken; GSHMEMX_ERROR_SYMMETRY for sizes that
+  /// differ; GSHMEMX_ERROR_TIMEOUT on a PE that gives up, which ends the wait of the others. The id
+  /// cannot be used afterwards.
   [[nodiscard]] Outcome meet(const char* call, const Place& place, std::uint32_t round,
                              const std::vector<std::uint32_t>& words);
-  /// This PE does not come: the others hear of it.
+  /// This PE does not come: the others are notified.
   void refuse(std::uint64_t id, const std::string& why);
 
-  /// What PE `from` has sent. Does not wait.
+  /// Accepts a letter from PE `from`. Does not wait.
   void take(int from, net::ByteView letter);
 
  private:
@@ -61,7 +63,7 @@ class Meetings {
     Kind kind{};
     std::uint32_t round = 0;
     std::int32_t size = 0, index = 0;
-    std::int32_t code = 0;  ///< of a refusal, whose text follows
+    std::int32_t code = 0;  ///< for a refusal, whose text follows
     std::uint32_t reserved = 0;
   };
   using Key = std::pair<std::uint64_t, std::uint32_t>;
@@ -85,8 +87,8 @@ class Meetings {
   std::mutex mutex_;
   std::condition_variable heard_;
   std::uint32_t made_ = 0;
-  std::map<Key, Roll> rolls_;  ///< of ids of this PE
-  /// Of ids of this PE with which something was wrong: who comes later hears it at once.
+  std::map<Key, Roll> rolls_;  ///< for ids of this PE
+  /// Errors of ids of this PE: PEs that come later receive them at once.
   std::map<std::uint64_t, std::pair<std::int32_t, std::string>> refused_;
   std::map<Key, Answer> waits_;  ///< of threads of this PE
 };

@@ -21,7 +21,7 @@ std::size_t host_page() { return static_cast<std::size_t>(::sysconf(_SC_PAGESIZE
 
 }  // namespace
 
-/// Pages that nobody writes to take no memory: a queue that is never used takes none.
+/// Pages that are never written take no memory, so neither does an unused queue.
 void* Network::host_pages(std::size_t bytes) {
   void* const pages = ::mmap(nullptr, std::max<std::size_t>(bytes, 1), PROT_READ | PROT_WRITE,
                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -50,7 +50,7 @@ nic::MemorySource Network::memory_source() {
   memory.upload = [](void* to, const void* from, std::size_t bytes) {
     std::memcpy(to, from, bytes);
   };
-  // For tests: what is stored goes nowhere, as where PCIe lets no GPU write to a NIC.
+  // For tests: stores have no effect, as if PCIe let no GPU write to a NIC.
   const bool dead = env_lookup("GSHMEM_TEST_DEAD_DOORBELLS") != nullptr;
   memory.map_registers = [this, dead](void* page, std::size_t bytes) {
     if (dead) page = host_pages(bytes);
@@ -69,7 +69,7 @@ nic::Region Network::region_at(std::uint64_t offset, std::uint64_t bytes) const 
   return region;
 }
 
-/// False: the job, which needs them for atomics only, goes on without.
+/// Returns false if the job continues without NICs, which it would only need for atomics.
 bool Network::open_nics(const nic::Region& heap, bool for_atomics_only, const char* links) {
   const auto open = [&] {
     std::vector<std::string> addresses;
@@ -109,7 +109,8 @@ bool Network::open_nics(const nic::Region& heap, bool for_atomics_only, const ch
   return !nics_.empty();
 }
 
-/// A NIC writes a payload and then the signal after it; who sees the signal may read the payload.
+/// A NIC writes a payload and then the signal after it; a thread that sees the signal may read the
+/// payload.
 void Network::warn_of_order() const {
   const bool writes = gpu_ && nics_.name() == std::string_view("mlx5");
   if (!writes || config_.nic == NicKind::kSoft || gpu_->orders_writes()) return;
@@ -120,7 +121,7 @@ void Network::warn_of_order() const {
       gpu_->device(), gpu_->name());
 }
 
-/// Empty when every Nic has worked off a NOP in time, else why one has not.
+/// Returns an empty text when every Nic has processed a NOP in time, otherwise why one has not.
 std::string Network::try_queues() {
   abi::Control local{};
   auto* const control =
@@ -129,8 +130,9 @@ std::string Network::try_queues() {
   probe.nic = queues_->view();
   probe.control = control;
   probe.fault_policy = abi::FaultPolicy::kReport;
-  // A card takes microseconds. What runs on this host's processors may have to wait for one, and
-  // one thread of it looks at the queues of all PEs in turn, while others still make theirs.
+  // A NIC takes microseconds. A consumer that runs on this host's cores may have to wait for one.
+  // It may also have one thread that polls the queues of all PEs in turn, while others still create
+  // theirs.
   const bool card = std::string_view(nics_.name()) == "mlx5" && config_.nic != NicKind::kSoft;
   double limit = card ? 1 : 5 + 1e-3 * state_.n_pes * probe.nic.count;
   if (config_.timeout > 0) limit = std::min(limit, config_.timeout);
@@ -198,7 +200,7 @@ void Network::open(const Outside& outside) {
   const bool on_first_use = config_.connect == ConnectChoice::kUse && nics_.limits().first_use;
   std::vector<int> peers;
   for (int pe = 0; pe < state_.n_pes; ++pe) {
-    // Queues on first use are proved by those that lead back to this PE.
+    // With connections on first use, the queues from this PE to itself are tested.
     const bool proof = on_first_use && pe == state_.my_pe;
     if (state_.amo_path != abi::AmoPath::kInPlace || !paths.is_mapped(pe) || proof)
       peers.push_back(pe);
@@ -277,7 +279,7 @@ void Network::stop() noexcept {
   stop_first_use();
   if (queues_) queues_->stop();
   nics_.stop();
-  // The driver holds the pages of doorbells, which go with the NICs.
+  // The driver holds the pages of doorbells, which are freed with the NICs.
   if (gpu_) gpu_->unmap_registers();
   {
     const std::lock_guard lock(mutex_);

@@ -1,6 +1,6 @@
-// The network path of a PE: what reaches the PEs that load/store does not, by NICs whose queues
-// device code writes to. Included by Pe. Invariant: what device code finds in the PE's state about
-// queues is owned here, and is gone from the state before it goes.
+// The network path of a PE: it reaches the PEs that load/store does not reach, by NICs whose queues
+// device code writes to. Included by Pe. Invariant: this object owns everything that the PE's state
+// says about queues, and removes it from the state before it is destroyed.
 #pragma once
 
 #include <gshmem/abi/state.h>
@@ -25,47 +25,51 @@ namespace gshmem {
 
 class Network {
  public:
-  /// Reaches no PE yet. All outlive this object.
+  /// It reaches no PE yet. All arguments outlive this object.
   Network(const Config& config, abi::DeviceState& state, Faults& faults)
       : config_(config), state_(state), faults_(faults) {}
 
-  /// Outlive stop().
+  /// These outlive stop().
   struct Outside {
     control::Plane& plane;
     Gpu* gpu;  ///< null in CPU mode
     const Paths& paths;
     const GpuMapping* heap_mapping;
   };
-  /// Collective, with heaps mapped: the way to the PEs that are not mapped, where there are some.
-  /// Errors: what the Nic throws, GSHMEMX_ERROR_NIC when a queue is not worked off.
+  /// Collective, with heaps mapped: opens the path to the PEs that are not mapped, if there are
+  /// any. Errors: those of Nic, GSHMEMX_ERROR_NIC when a queue does not process entries.
   void open(const Outside& outside);
-  /// Another PE asks for a queue. On the plane's thread, at any time.
+  /// Another PE requests a queue. Called on the plane's thread, at any time.
   void take(int from, net::ByteView letter);
-  /// Nothing is asked of other PEs any more; letters that come later find nobody.
+  /// After this no requests are sent to other PEs; letters that arrive later are ignored.
   void stop_first_use() noexcept;
   void stop() noexcept;
 
   /// Null: all PEs of the job are mapped.
   [[nodiscard]] nic::QueueSet* queues() noexcept { return queues_.get(); }
-  /// Some PE of the job needs it.
+  /// Does some PE of the job need it?
   [[nodiscard]] bool in_use() const noexcept { return queues_ != nullptr; }
-  // Memory of the program, which this PE has mapped at `offset` from its heap. Nothing happens
-  // where all PEs are mapped.
-  /// Local: its NICs reach it. Errors: what the Nic throws; then they do not.
+  // For memory of the program, which this PE has mapped at `offset` from its heap. Nothing happens
+  // if all PEs are mapped.
+  /// Local: makes the memory accessible to its NICs. Errors: those of Nic; then it is not
+  /// accessible.
   void register_memory(std::uint64_t offset, std::size_t bytes);
-  /// Collective, after that on all PEs: the keys by which device code reaches it, into the row.
+  /// Collective, after register_memory on all PEs: stores the keys by which device code accesses
+  /// the memory in the row.
   void exchange_keys(std::uint64_t offset, abi::RegisteredRange& row);
-  /// Local: nothing reaches it any more.
+  /// Local: the memory is no longer accessible.
   void unregister_memory(std::uint64_t offset) noexcept;
-  /// Those of GSHMEM_CONTEXTS.
+  /// The queues for GSHMEM_CONTEXTS.
   [[nodiscard]] const std::vector<nic::ContextQueues>& context_queues() const noexcept {
     return context_queues_;
   }
-  /// The consumer of the work queues, as a word of GSHMEM_NIC; "none" where all PEs are mapped.
+  /// Returns the consumer of the work queues, as a word of GSHMEM_NIC; "none" if all PEs are
+  /// mapped.
   [[nodiscard]] std::string name() const;
-  /// One line about the way; there is one.
+  /// Returns one line about the path, which must exist.
   [[nodiscard]] std::string text() const;
-  /// What the Nic knows about a fault that device code has recorded, or empty. Any thread.
+  /// Returns what the Nic knows about a fault that device code has recorded, or an empty text.
+  /// Threads: any.
   [[nodiscard]] std::string explain(const abi::FaultRecord& record) const;
 
  private:
@@ -73,12 +77,12 @@ class Network {
   [[nodiscard]] const control::HostGroup& group() const { return plane_->group(); }
   [[nodiscard]] bool open_nics(const nic::Region& heap, bool for_atomics_only, const char* links);
   [[nodiscard]] nic::MemorySource memory_source();
-  /// Memory of this PE, its heap's or beside it.
+  /// Returns memory of this PE, in its heap or outside.
   [[nodiscard]] nic::Region region_at(std::uint64_t offset, std::uint64_t bytes) const;
   [[nodiscard]] void* host_pages(std::size_t bytes);
   void warn_of_order() const;
-  /// A NOP by each Nic, as device code rings, else as the agent does. Errors: GSHMEMX_ERROR_NIC
-  /// where neither is worked off.
+  /// Tests each Nic with a NOP, first rung by device code, then by the agent. Errors:
+  /// GSHMEMX_ERROR_NIC if neither is processed.
   void prove();
   [[nodiscard]] std::string try_queues();
   void start_first_use();
@@ -88,16 +92,17 @@ class Network {
   Faults& faults_;
   control::Plane* plane_ = nullptr;
   Gpu* gpu_ = nullptr;
-  /// CPU mode: work queues and their views.
+  /// For CPU mode: work queues and their views.
   struct Unmap {
     std::size_t bytes;
     void operator()(void* memory) const noexcept { ::munmap(memory, bytes); }
   };
   std::vector<std::unique_ptr<void, Unmap>> memory_;
-  mutable std::mutex mutex_;  ///< of the two that other threads use while this one ends them
-  nic::Rails nics_;           ///< ... to explain faults; empty: all PEs are mapped
+  /// Guards the two members that other threads use while this one destroys them.
+  mutable std::mutex mutex_;
+  nic::Rails nics_;  ///< ... to explain faults; empty: all PEs are mapped
   std::unique_ptr<nic::QueueSet> queues_;
-  std::unique_ptr<nic::FirstUse> first_use_;  ///< ... with letters; null: init makes all queues
+  std::unique_ptr<nic::FirstUse> first_use_;  ///< ... for letters; null: init creates all queues
   std::vector<nic::ContextQueues> context_queues_;
 };
 

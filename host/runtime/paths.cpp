@@ -20,7 +20,7 @@ Paths::Paths(const Config& config, control::Plane& plane, Gpu* gpu, abi::DeviceS
   require(config_.p2p, GSHMEMX_ERROR_NOT_SUPPORTED,
           "GSHMEM_P2P=0 and GSHMEM_NIC=none leave no path to any PE; unset GSHMEM_P2P, or choose "
           "a NIC with GSHMEM_NIC");
-  // Whether fabric handles lead to all other hosts is known when the heaps are mapped.
+  // Whether fabric handles reach all other hosts is known when the heaps are mapped.
   if (group().n_nodes() == 1 || (gpu_ && config_.fabric != Switch::kOff)) return;
   const int other = group().leaders[1];
   throw Error(GSHMEMX_ERROR_NOT_SUPPORTED,
@@ -35,7 +35,7 @@ void Paths::open(std::uint64_t symmetric_bytes) {
   publish();
 }
 
-/// Under MPS kernels of different processes run side by side, and no limit is needed.
+/// With MPS kernels of different processes run concurrently, and no limit is needed.
 void Paths::agree_on_sharing() {
   GpuUse use_here{
       gpu_->uuid(),           "", gpu_->under_mps() ? 1 : 0, ::getpid(), gpu_->memory_bytes(),
@@ -68,23 +68,24 @@ unsigned Paths::blocks_that_fit(unsigned per_sm, unsigned calls) const {
   return std::max(most, 1u);
 }
 
-/// How far fabric handles are to be tried in this job: the same on all PEs, which have agreed on
-/// the variables.
+/// Decides how far fabric handles are tried in this job. The result is the same on all PEs, which
+/// have agreed on the variables.
 p2p::FabricUse Paths::fabric_use(const std::vector<int>& local_groups) const {
   const Switch fabric = config_.fabric;
   if (!config_.p2p || fabric == Switch::kOff) return p2p::FabricUse::kOff;
   if (fabric == Switch::kOn) return p2p::FabricUse::kOn;
-  // Descriptors do for all PEs of one local group.
+  // Descriptors suffice for all PEs of one local group.
   return p2p::largest(local_groups) == local_groups.size() ? p2p::FabricUse::kOff
                                                            : p2p::FabricUse::kAuto;
 }
 
-/// Addresses beside each heap, the same on all PEs, where a window has at most `slots` heaps.
+/// Returns the size of the addresses after each heap, which is the same on all PEs, if a window has
+/// at most `slots` heaps.
 std::uint64_t Paths::bytes_to_lend(std::uint64_t heap_bytes, std::size_t slots) const {
   if (config_.registered_size != 0) return config_.registered_size;
   std::uint64_t wanted = gpu_ ? 0 : heap_bytes;
   for (const GpuUse& use : gpu_uses_) wanted = std::max(wanted, use.memory_bytes);
-  // A process has 128 TiB; the driver (580) gives a range of 64 TiB, and none of 128.
+  // A process has 128 TiB; the driver (580) provides a range of 64 TiB, and none of 128.
   constexpr std::uint64_t kMost = std::uint64_t{1} << 45;
   const std::uint64_t most = kMost / slots;
   const std::uint64_t begin = std::bit_ceil(heap_bytes);
@@ -146,14 +147,15 @@ std::string Paths::why_not(int pe) const {
 }
 
 Paths::LinkAtomics Paths::link_atomics() const {
-  // For tests, which have no such GPUs: all of them are, and the PEs of CPU mode too.
+  // For tests, which have no such GPUs: all GPUs count as such, and the PEs of CPU mode, too.
   const bool pretend = env_lookup("GSHMEM_TEST_NO_NATIVE_ATOMICS") != nullptr;
   LinkAtomics least = LinkAtomics::kNative;
   for (int pe = 0; pe < state_.n_pes; ++pe) {
     if (pe == state_.my_pe || !is_mapped(pe)) continue;
     if (pretend) return LinkAtomics::kNone;
     const auto at = static_cast<std::size_t>(pe);
-    if (!gpu_ || group().node_of[at] != group().node) continue;  // NVLink between hosts has them
+    // NVLink between hosts supports them.
+    if (!gpu_ || group().node_of[at] != group().node) continue;
     const GpuUse& peer = gpu_uses_[at];
     const std::optional<bool> native = gpu_->has_native_atomics_on(peer.gpu, peer.pci);
     if (!native) least = LinkAtomics::kUnknown;

@@ -1,6 +1,6 @@
-// Which PEs a PE reaches by load/store and with which of them it shares its GPU. Included by Pe and
-// by its network, which serves the PEs that load/store does not reach. Invariant: what device code
-// finds in the PE's state about mapped PEs is what this object says.
+// Which PEs a PE reaches by load/store, and which of them share its GPU. Included by Pe and by its
+// network, which serves the PEs that load/store does not reach. Invariant: the PE's state describes
+// the mapped PEs as this object does.
 #pragma once
 
 #include <gshmem/abi/state.h>
@@ -23,12 +23,13 @@ namespace gshmem {
 
 class Paths {
  public:
-  /// All outlive this object. `gpu` is null in CPU mode. Errors: GSHMEMX_ERROR_NOT_SUPPORTED when
-  /// variables leave PEs without a path, whatever the hardware; naming the hosts or the variables.
+  /// All arguments outlive this object. `gpu` is null in CPU mode. Errors:
+  /// GSHMEMX_ERROR_NOT_SUPPORTED when variables leave PEs without a path, whatever the hardware; it
+  /// names the hosts or the variables.
   Paths(const Config& config, control::Plane& plane, Gpu* gpu, abi::DeviceState& state);
-  /// Collective. Maps the heaps and fills in what device code knows of mapped PEs and of the place
-  /// of this one. Errors: GSHMEMX_ERROR_GPU_NOT_SELECTED for too many PEs on a GPU, what the window
-  /// throws, and GSHMEMX_ERROR_NOT_SUPPORTED for a PE without a path.
+  /// Collective. Maps the heaps and fills in what device code knows about mapped PEs and about this
+  /// one's number among them. Errors: GSHMEMX_ERROR_GPU_NOT_SELECTED for too many PEs on a GPU,
+  /// those of the window, and GSHMEMX_ERROR_NOT_SUPPORTED for a PE without a path.
   void open(std::uint64_t symmetric_bytes);
   /// Unmaps the heaps, in the GPU's context.
   void close() { window_.reset(); }
@@ -37,18 +38,18 @@ class Paths {
   [[nodiscard]] p2p::PeerWindow& window() { return *window_; }
   [[nodiscard]] bool is_mapped(int pe) const { return device::is_mapped(state_, pe); }
   [[nodiscard]] bool by_fabric(int pe) const { return window_->by_fabric(pe); }
-  /// A sentence about a PE that is not mapped.
+  /// Returns a sentence about a PE that is not mapped.
   [[nodiscard]] std::string why_not(int pe) const;
-  /// Whether atomics on memory of all mapped PEs are atomic to those of its owner: kNone where one
-  /// link has no such atomics, kUnknown where nobody tells of one.
+  /// Are atomics on memory of all mapped PEs atomic to those of its owner? kNone if one link has no
+  /// such atomics, kUnknown if that of one link is unknown.
   enum class LinkAtomics { kNative, kUnknown, kNone };
   [[nodiscard]] LinkAtomics link_atomics() const;
-  /// 0 in CPU mode.
+  /// Returns 0 in CPU mode.
   [[nodiscard]] int pes_on_gpu() const noexcept { return pes_on_gpu_; }
-  /// The PEs on this GPU are a process each under MPS: their kernels run side by side.
+  /// Are the PEs on this GPU separate processes under MPS, whose kernels run concurrently?
   [[nodiscard]] bool shares_by_mps() const noexcept { return by_mps_; }
-  /// How many blocks of which each multiprocessor holds `per_sm` every PE may have at a time, of
-  /// `calls` calls at once: the same for all PEs, at least 1.
+  /// Returns how many blocks every PE may have at a time, if each multiprocessor holds `per_sm` and
+  /// there are `calls` calls at once. The result is the same for all PEs, and at least 1.
   [[nodiscard]] unsigned blocks_that_fit(unsigned per_sm, unsigned calls) const;
 
  private:
@@ -59,7 +60,7 @@ class Paths {
   void make_window(std::uint64_t bytes);
   void publish();
 
-  /// What a PE tells the others about its GPU.
+  /// The data about its GPU that a PE sends to the others.
   struct GpuUse {
     std::array<char, 16> gpu;  ///< UUID
     char pci[32];
@@ -76,7 +77,7 @@ class Paths {
   std::vector<GpuUse> gpu_uses_;  ///< by PE; empty in CPU mode
   int pes_on_gpu_ = 0;
   bool by_mps_ = false;
-  std::vector<std::int32_t> slots_;  ///< what state_.slots points to in CPU mode
+  std::vector<std::int32_t> slots_;  ///< in CPU mode state_.slots points to it
   std::unique_ptr<p2p::PeerWindow> window_;
 };
 

@@ -22,9 +22,9 @@
 namespace gshmem {
 namespace {
 
-/// Between looks at what has no descriptor; idle: at waits that take long.
+/// Intervals between checks of conditions without a descriptor; idle: of long waits.
 constexpr std::chrono::milliseconds kTick{100}, kIdleTick{1000};
-/// A process that ends waits so long for what it has posted.
+/// Time limit for a process that ends to complete what it has posted.
 constexpr double kFlushSeconds = 2;
 
 }  // namespace
@@ -68,13 +68,13 @@ Pe::Pe(std::unique_ptr<bootstrap::Bootstrap> boot, PeOptions options)
   try {
     init();
   } catch (const AgreedError&) {
-    network_.stop_first_use();  // it sends by the plane, which goes first
+    network_.stop_first_use();  // it sends by the plane, which is destroyed first
     withdraw();
     if (plane_) wait_for_reports();
     throw;
   } catch (const std::exception& error) {
-    // A peer may wait for us in a call that we will never make. Said here already, because a
-    // launcher may not let us come back.
+    // A peer may wait for this PE in a call that it will never make. This is logged now, because a
+    // launcher may end this process before it returns.
     GSHMEM_ERROR("ending the job, because PEs may be waiting for this one: %s", error.what());
     network_.stop_first_use();
     withdraw();
@@ -88,8 +88,8 @@ Pe::Pe(std::unique_ptr<bootstrap::Bootstrap> boot, PeOptions options)
               size_text(heap_->capacity()).c_str());
 }
 
-/// A launcher may end the job with the first PE that ends: nobody goes before all have heard what
-/// failed.
+/// A launcher may end the job with the first PE that ends. So no PE leaves before all have received
+/// the error.
 void Pe::wait_for_reports() noexcept {
   try {
     ranks().barrier();
@@ -148,7 +148,7 @@ void Pe::meet() {
   faults_.set_plane(*plane_);
 }
 
-/// On the monitor's thread.
+/// Runs on the monitor's thread.
 void Pe::tick() noexcept {
   faults_.look(gpu_ != nullptr);
   const bool busy = waits_.look() || gpu_ || network_.queues() ||
@@ -156,7 +156,7 @@ void Pe::tick() noexcept {
   plane_->monitor().tick_every(busy ? kTick : kIdleTick);
 }
 
-/// On the monitor's thread.
+/// Runs on the monitor's thread.
 void Pe::hear(const control::PeerNews& news) noexcept {
   if (!control::is_end_of_one(news.event)) return faults_.hear(news);
   log_set_pe(state_.my_pe);
@@ -169,7 +169,8 @@ void Pe::raise(const Error& error) noexcept {
   faults_.raise(error, error.code() == GSHMEMX_ERROR_PEER_FAILED ? plane_->absent_pe() : -1);
 }
 
-/// In a host collective. Others are told late that this PE finalizes: most come at once.
+/// Called in a host collective. The other PEs are notified late that this PE finalizes: most come
+/// at once.
 void Pe::wait_long(double seconds, int pe) {
   if (seconds >= Reminder::kSeconds) return waits_.warn(seconds, pe);
   if (in_finalize_) plane_->monitor().finalizes();
@@ -188,7 +189,7 @@ void Pe::choose_gpu() {
   gpu_ = open_gpu(options_.cuda_device_id, group().index);
 }
 
-/// CUDA refuses the kernels, which programs that do not look at its errors take for success.
+/// CUDA refuses the kernels, and programs that do not check for errors take that for success.
 /// Errors: GSHMEMX_ERROR_NOT_SUPPORTED where NVSHMEM would fail.
 void Pe::say_kernels_lack_gpu(const std::string& why) const {
   const std::string no_gpu = "this program has kernels, and there is no GPU for them: " + why;
@@ -199,7 +200,7 @@ void Pe::say_kernels_lack_gpu(const std::string& why) const {
   if (state_.my_pe == 0) GSHMEM_WARN("%s; the PEs run in CPU mode; %s", no_gpu.c_str(), kWaysOut);
 }
 
-/// Errors: the same on all PEs, as of the next.
+/// Errors: the same on all PEs, as in the next function.
 void Pe::agree_on_mode() {
   const std::vector<int> on_gpu = allgather(ranks(), gpu_ ? 1 : 0);
   for (std::size_t pe = 0; pe < on_gpu.size(); ++pe) {
@@ -282,11 +283,11 @@ Pe::~Pe() {
   const Waits::Call call(waits_, "gshmem_finalize");
   auto others = control::Monitor::Others::kStay;
   if (state_.magic == abi::kStateMagic) {
-    if (gpu_) gpu_->await_collectives();  // they use all that goes from here on
+    if (gpu_) gpu_->await_collectives();  // they use everything that is destroyed below
     try {
       quiet_network();
       complete_contexts();
-      ranks().set_timeout(0);  // a PE that lives has as long as it needs
+      ranks().set_timeout(0);  // there is no time limit for a PE that lives
       in_finalize_ = true;
       plane_->enter_finalize();
       if (!faults_.stopped()) {
@@ -296,7 +297,7 @@ Pe::~Pe() {
     } catch (const Error& error) {
       GSHMEM_WARN("finalize goes on without the other PEs: %s", error.what());
     }
-    network_.stop();  // nobody reaches this PE any more: all have said that they are through
+    network_.stop();  // no PE accesses this one any more: all have finished
     if (const unsigned bad = state_.control->bad_completions) {
       GSHMEM_WARN("finalize: %u times a queue's completion was stale or wrong, and ignored", bad);
     }
@@ -304,11 +305,11 @@ Pe::~Pe() {
     plane_->monitor().leave(others);
   }
   network_.stop();
-  plane_.reset();  // before what its callbacks use
-  faults_.say();   // of the last moment
+  plane_.reset();  // before the objects that its callbacks use
+  faults_.say();   // logs faults of the last moment
   if (gpu_) gpu_->set_heap_mapping(nullptr);
   const auto release = [&] {
-    heap_mapping_.reset();  // the driver unmaps no memory that somebody has pinned
+    heap_mapping_.reset();  // the driver does not unmap memory that is pinned
     if (paths_) paths_->close();
   };
   if (gpu_) {
@@ -322,7 +323,7 @@ Pe::~Pe() {
   log_set_pe(-1);
 }
 
-/// A barrier has returned when its own messages are posted: they must not go with the process.
+/// A barrier returns when its own messages are posted: they must not be lost when the process ends.
 void Pe::flush() noexcept {
   if (gpu_ || !network_.queues() || faults_.stopped()) return;
   try {
@@ -358,8 +359,8 @@ std::string Pe::fault_text(const abi::FaultRecord& record) const {
   return why.empty() ? text : text + "; " + why;
 }
 
-/// What is held by reference (gshmem::Context) finds no PE, no symmetric object, no open context
-/// and no queue. Where barriers count it finds memory of this process alone.
+/// An object that still refers to this PE (gshmem::Context) finds no PE, no symmetric object, no
+/// open context and no queue. The counters of barriers are in private memory of this process.
 void Pe::forsake(Pe* other) noexcept {
   forsaken_ = other;
   constexpr std::size_t kEntries = abi::kMaxContexts * sizeof(abi::ContextEntry);
@@ -382,10 +383,10 @@ void Pe::forsake(Pe* other) noexcept {
 
 int Pe::host_sync(const char* call, gshmem_team_t team) noexcept {
   try {
-    faults_.require_running();  // must not seem to have come: its puts may be missing
+    faults_.require_running();  // it must not seem to have entered: its puts may be missing
     const Waits::Call here(waits_, call);
     if (team == GSHMEM_TEAM_WORLD) {
-      require_same_call(ranks(), "a barrier");  // by any of its names
+      require_same_call(ranks(), "a barrier");  // under any of its names
     } else {
       teams_->sync(call, team);
     }

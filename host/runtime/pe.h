@@ -1,7 +1,7 @@
-// One PE of this process: everything between init and finalize. Owns its bootstrap, memory, threads
-// and GPU context; the device state it publishes points into what it owns. A process may hold
-// several PEs, each on its own host thread. Invariant: construction either succeeds on every PE of
-// the job or throws on every PE, with the rank and reason of the first that failed.
+// One PE of this process: everything between init and finalize. It owns its bootstrap, memory,
+// threads and GPU context; the device state it publishes points to objects that it owns. A process
+// may hold several PEs, each on its own host thread. Invariant: construction either succeeds on
+// every PE of the job or throws on every PE, with the rank and reason of the first that failed.
 #pragma once
 
 #include <gshmem/abi/state.h>
@@ -35,12 +35,12 @@ namespace gshmem {
 
 struct PeOptions {
   Config config;
-  std::optional<Error> bad_config = {};  ///< of a variable that has its default in `config`
-  int cuda_device_id = -1;               ///< -1: current device, else by local rank
+  std::optional<Error> bad_config = {};  ///< error of a variable that has its default in `config`
+  int cuda_device_id = -1;               ///< -1: the current device, or else by local rank
   bool has_kernels = false;              ///< the program has units with kernels
-  bool by_nvshmem = false;               ///< init was called by NVSHMEM's name, which needs a GPU
+  bool by_nvshmem = false;  ///< init was called by NVSHMEM's name, which requires a GPU
   /// Called at the end of init with a complete state, and again with one of magic 0 if init fails
-  /// after that. Before it ends, no PE's init does.
+  /// after that. No PE's init ends before it has returned.
   std::function<void(class Pe&)> tell_kernels = [](class Pe&) {};
 };
 
@@ -48,12 +48,13 @@ class Pe {
  public:
   /// Collective over `boot`.
   Pe(std::unique_ptr<bootstrap::Bootstrap> boot, PeOptions options);
-  /// Collective; waits for the PEs that live, not for those that are gone or stopped.
+  /// Collective; waits for the PEs that live, not for those that have left or are stopped.
   ~Pe();
   Pe(const Pe&) = delete;
-  /// In the child of a fork, whose copy of this PE is neither used nor destroyed: what holds on to
-  /// its state reaches no PE. `other` is one that was forsaken before, or null: it is no leak.
-  /// Takes no lock and allocates nothing.
+  /// Called in a forked child, whose copy of this PE is neither used nor destroyed. Points its
+  /// state to private memory, so that stale references cannot reach other PEs. `other` is a PE that
+  /// was abandoned before, or null; the list keeps them reachable for leak checkers. Takes no lock
+  /// and allocates nothing.
   void forsake(Pe* other) noexcept;
 
   [[nodiscard]] const abi::DeviceState& state() const noexcept { return state_; }
@@ -62,19 +63,20 @@ class Pe {
   [[nodiscard]] Gpu* gpu() const noexcept { return gpu_.get(); }
   [[nodiscard]] const char* bootstrap_name() const noexcept { return boot_->name(); }
 
-  /// By load/store to PEs and GPUs.
+  /// Returns the paths by load/store to PEs and GPUs.
   [[nodiscard]] const Paths& paths() const noexcept { return *paths_; }
-  /// To the PEs that are not mapped.
+  /// Returns the path to the PEs that are not mapped.
   [[nodiscard]] const Network& network() const noexcept { return network_; }
 
   [[nodiscard]] SymmetricHeap& heap() noexcept { return *heap_; }
-  /// [addr, addr + bytes) has bytes in common with the symmetric memory of PEs.
+  /// Does [addr, addr + bytes) overlap the symmetric memory of PEs?
   [[nodiscard]] bool meets_symmetric(const void* addr, std::size_t bytes) const {
     return paths_->window().meets(addr, bytes);
   }
-  // Memory of the program as symmetric memory: pe_registered.cpp. Collective. Errors: on all PEs
-  // when on any; GSHMEMX_ERROR_SYMMETRY when they disagree, GSHMEMX_ERROR_INVALID_VALUE,
-  // GSHMEMX_ERROR_NOT_SUPPORTED, GSHMEMX_ERROR_OUT_OF_MEMORY, what the window throws.
+  // Memory of the program as symmetric memory: pe_registered.cpp. Collective. Errors are thrown on
+  // all PEs if they occur on any: GSHMEMX_ERROR_SYMMETRY when they disagree,
+  // GSHMEMX_ERROR_INVALID_VALUE, GSHMEMX_ERROR_NOT_SUPPORTED, GSHMEMX_ERROR_OUT_OF_MEMORY, those of
+  // the window.
   struct SymmetricBuffer {
     void* buffer;
     std::size_t bytes;
@@ -85,22 +87,22 @@ class Pe {
   void unregister_symmetric(const char* call, void* symmetric, std::size_t bytes);
   [[nodiscard]] UserBuffers& buffers() noexcept { return buffers_; }
   [[nodiscard]] HostChecks& checks() noexcept { return checks_; }
-  /// Of its host threads.
+  /// The hints of its host threads.
   [[nodiscard]] device::Region& region() noexcept { return region_; }
 
   // Contexts and queue handles: pe_contexts.cpp. Errors: GSHMEMX_ERROR_OUT_OF_MEMORY when there are
   // too many, GSHMEMX_ERROR_INVALID_VALUE for a handle that is not open.
-  /// Local. With queues of its own where some are left, else with the PE's.
+  /// Local. The context has queues of its own if some are left, otherwise those of the PE.
   [[nodiscard]] std::int32_t create_context(const char* call, ContextUse use, gshmem_team_t team);
   /// Collective: every PE makes `count` handles with queues of their own, or none does. Errors:
-  /// GSHMEMX_ERROR_SYMMETRY when the PEs disagree, and what the Nic throws.
+  /// GSHMEMX_ERROR_SYMMETRY when the PEs disagree, and those of Nic.
   [[nodiscard]] std::vector<std::int32_t> create_queues(const char* call, int count);
   [[nodiscard]] bool has_context(std::int32_t handle) const { return contexts_->find(handle); }
-  /// GSHMEM_TEAM_INVALID for a handle that is not open.
+  /// Returns GSHMEM_TEAM_INVALID for a handle that is not open.
   [[nodiscard]] gshmem_team_t context_team(std::int32_t handle) const {
     return contexts_->team_of(handle);
   }
-  /// Local: waits for what was posted by it; its queues serve the next one.
+  /// Local: waits for what was posted by it; its queues are reused.
   void destroy_context(const char* call, const char* argument, std::int32_t handle);
 
   // Teams: pe_teams.cpp. Errors: those of Teams.
@@ -109,7 +111,7 @@ class Pe {
     const char* argument;
     const gshmem_team_config_t* config;
     long mask;
-    /// What `call` says of a mask with other bits, or without a config; empty: nothing.
+    /// Returns what is wrong with a mask with unknown bits, or without a config; empty: nothing.
     [[nodiscard]] std::string complaint(const char* call) const;
   };
   [[nodiscard]] gshmem_team_t split_strided(const char* call, gshmem_team_t parent,
@@ -120,27 +122,28 @@ class Pe {
   };
   [[nodiscard]] AxisTeams split_2d(const char* call, gshmem_team_t parent, int xrange,
                                    const TeamConfig& x, const TeamConfig& y, bool is_good);
-  /// An id for a team whose members this PE keeps the roll of.
+  /// Returns an id for a team; this PE keeps the list of its members.
   [[nodiscard]] std::uint64_t make_team_id() { return meetings_.make_id(); }
-  /// Member `index` of the `npes` PEs that come with the config's id.
+  /// Joins as member `index` of the `npes` PEs that come with the config's id.
   [[nodiscard]] gshmem_team_t join_team(const char* call, const TeamConfig& config, int npes,
                                         int index, const gshmem_team_t* team);
   [[nodiscard]] Teams& teams() noexcept { return *teams_; }
 
-  /// Host threads of the team's members meet; nothing is said about kernels. A status, which is on
-  /// record.
+  /// Synchronizes host threads of the team's members, independent of kernels. Returns a status,
+  /// which is recorded.
   int host_sync(const char* call, gshmem_team_t team) noexcept;
 
-  /// Collective: the first of the PEs' statuses that is an error, in PE order.
+  /// Collective: returns the first of the PEs' statuses that is an error, in PE order.
   [[nodiscard]] int agree_status(const char* call, int mine);
 
   [[nodiscard]] Faults& faults() noexcept { return faults_; }
   [[nodiscard]] Waits& waits() noexcept { return waits_; }
-  /// A fault that a call of a host thread has found.
+  /// Records a fault that a call of a host thread has found.
   void raise(const Error& error) noexcept;
-  /// The process ends: completes what host threads have posted, for a moment.
+  /// Called when the process ends: completes what host threads have posted, within a time limit.
   void flush() noexcept;
-  /// It ends without finalize: tells the others, and waits for none. The PE stays as it is.
+  /// Called when the process ends without finalize: notifies the others, and waits for none. The PE
+  /// is not changed.
   void depart() noexcept;
 
  private:
@@ -159,12 +162,12 @@ class Pe {
   void make_memory();
   void publish();
   void withdraw() noexcept;
-  /// All that was posted on the network path is complete, or the PE is stopped.
-  /// Errors: that of a post which is not complete.
+  /// Waits until everything that was posted on the network path is complete, or the PE is stopped.
+  /// Errors: that of an operation which is not complete.
   void quiet_network();
-  /// The whole message of what device code has recorded.
+  /// Returns the whole message of a fault that device code has recorded.
   [[nodiscard]] std::string fault_text(const abi::FaultRecord& record) const;
-  /// Memory for tables that kernels read: both empty in CPU mode.
+  /// Returns memory for tables that kernels read: both functions are empty in CPU mode.
   [[nodiscard]] ContextTable::DeviceMemory table_memory();
   void make_teams();
   [[nodiscard]] std::vector<std::int32_t> domains();
@@ -176,17 +179,18 @@ class Pe {
   void make_registered();
   void require_registrable(const char* call, const SymmetricBuffer& buffer) const;
   [[nodiscard]] std::optional<std::uint64_t> agreed_wish(const void* preferred);
-  /// One step of a collective call on every PE; throws on all of them when it failed on any.
+  /// Runs one step of a collective call on every PE; throws on all of them when it failed on any.
   void step_of(const char* call, const std::function<void()>& step);
 
   PeOptions options_;
   std::unique_ptr<bootstrap::Bootstrap> boot_;
   abi::DeviceState state_;
-  Faults faults_;  ///< before what has threads that raise some: the GPU, the NICs, the monitor
+  /// Before members with threads that raise faults: the GPU, the NICs, the monitor.
+  Faults faults_;
   Meetings meetings_;
   Waits waits_;
   bool in_finalize_ = false;
-  std::atomic<bool> watching_{false};  ///< init is over
+  std::atomic<bool> watching_{false};  ///< set when init has ended
   std::unique_ptr<Gpu> gpu_;           ///< null in CPU mode; outlives the memory below
   std::unique_ptr<abi::Control> host_control_;
   std::unique_ptr<Paths> paths_;

@@ -1,4 +1,4 @@
-// Contexts and queue handles of a PE: the calls that make and destroy them.
+// Contexts and queue handles of a PE: the calls that create and destroy them.
 #include "host/base/log.h"
 #include "host/runtime/pe.h"
 
@@ -27,7 +27,8 @@ void Pe::quiet_context(const abi::DeviceState& context) {
   }
 }
 
-/// Without a fault by GSHMEM_FAULT: finalize goes on. Errors: that of a post which is not complete.
+/// It reports no fault, so that finalize continues. Errors: that of an operation which is not
+/// complete.
 void Pe::complete(const abi::DeviceState& of) {
   device::Call call(device::CallKind::kQuietStatus, "gshmem_finalize");
   call.context = &of;
@@ -70,7 +71,7 @@ void Pe::step_of(const char* call, const std::function<void()>& step) {
           strprintf("%s: failed on another PE", call));
 }
 
-/// More queues for contexts, as many as the PE needs that has the fewest.
+/// Makes more queues for contexts, as many as the PE with the fewest needs.
 void Pe::add_queues(const char* call, std::size_t missing) {
   const std::vector<std::size_t> all = allgather(ranks(), missing);
   const auto count = static_cast<std::uint32_t>(*std::max_element(all.begin(), all.end()));

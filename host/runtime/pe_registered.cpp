@@ -1,4 +1,4 @@
-// Memory of the program that becomes symmetric: the calls that register it and end that.
+// Registered memory of the program: the calls that make memory symmetric and that end this.
 #include "host/base/log.h"
 #include "host/runtime/pe.h"
 
@@ -39,7 +39,7 @@ void Pe::require_registrable(const char* call, const SymmetricBuffer& buffer) co
   registered_->require_new(call, buffer.buffer, buffer.bytes);
 }
 
-/// Where all PEs wish it to be.
+/// Returns the address that all PEs prefer, if they agree.
 std::optional<std::uint64_t> Pe::agreed_wish(const void* preferred) {
   const auto mine =
       preferred ? static_cast<std::uint64_t>(static_cast<const char*>(preferred) - state_.heap)
@@ -92,7 +92,7 @@ void* Pe::register_symmetric(const char* call, const SymmetricBuffer& buffer) {
   return state_.heap + offset;
 }
 
-/// All PEs have come, with what they have posted complete, before any takes the memory away.
+/// All PEs have entered, with everything they have posted complete, before any removes the memory.
 void Pe::unregister_symmetric(const char* call, void* symmetric, std::size_t bytes) {
   const auto alone = heap_->enter(call, bytes);
   const std::shared_ptr<void> in_gpu = gpu_ ? gpu_->enter() : nullptr;

@@ -1,4 +1,4 @@
-// The teams of a PE: the calls that make them.
+// The teams of a PE: the calls that create them.
 #include "host/runtime/pe.h"
 
 #include <algorithm>
@@ -8,7 +8,7 @@ namespace {
 
 constexpr long kKnownMask = GSHMEM_TEAM_NUM_CONTEXTS | GSHMEMX_TEAM_UNIQUEID;
 
-/// What is wrong with the config of a new team; empty: nothing.
+/// Returns what is wrong with the config of a new team; empty: nothing.
 std::string complaint(const char* call, const Pe::TeamConfig& given) {
   if (std::string wrong = given.complaint(call); !wrong.empty()) return wrong;
   if ((given.mask & GSHMEM_TEAM_NUM_CONTEXTS) != 0 && given.config->num_contexts < 0) {
@@ -49,7 +49,7 @@ void Pe::make_teams() {
   Teams::Predefined predefined;
   predefined.node = group().pes;
   predefined.same_index = group().same_index;
-  // Where not even the own heap counts as mapped (GSHMEM_P2P=0), the PE shares memory with itself.
+  // If not even the own heap counts as mapped (GSHMEM_P2P=0), the PE shares memory with itself.
   for (int pe = 0; pe < state_.n_pes; ++pe) {
     if (pe == state_.my_pe || paths_->is_mapped(pe)) predefined.shared.push_back(pe);
   }
@@ -66,7 +66,7 @@ void Pe::make_teams() {
                                    state_);
 }
 
-/// By PE: the first one of those that map each other.
+/// Returns by PE the first PE of those that map each other.
 std::vector<std::int32_t> Pe::domains() {
   std::int32_t first = 0;
   while (first != state_.my_pe && !paths_->is_mapped(first)) ++first;

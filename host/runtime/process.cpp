@@ -26,38 +26,38 @@ constexpr char kForkedFrom[] = "this process was forked from PE %d and is no par
 struct Member {
   std::unique_ptr<Pe> pe;
   Ownership ownership;
-  std::uint64_t id;  ///< never 0, never used again, unlike the PE's address
-  int inits = 1;     ///< that no finalize has answered
+  std::uint64_t id;  ///< never 0 and never reused, unlike the PE's address
+  int inits = 1;     ///< number of inits without a finalize
 };
 
 struct Process {
-  std::mutex founding;  ///< held while a thread makes the PE of the whole process
-  /// Of those that change what kernels see. Not taken by units that register: the loader's lock,
-  /// which they hold, is one that copying to a GPU may wait for.
+  std::mutex founding;  ///< held while a thread creates the PE of the whole process
+  /// Held by a thread that changes what kernels see. Registering units do not take it: they hold
+  /// the loader's lock, for which copying to a GPU may wait.
   std::mutex turn;
-  std::mutex mutex;  ///< of all below; never held while CUDA is called
+  std::mutex mutex;  ///< guards all members below; never held while CUDA is called
   std::vector<Member> members;
-  std::vector<Pe*> joining;  ///< in init: kernels know them, host threads do not
+  std::vector<Pe*> joining;  ///< PEs in init: kernels know them, host threads do not
   std::vector<const gshmemi_unit*> units;
   bool is_by_nvshmem = false;
-  std::vector<const gshmemi_unit*> uploading;  ///< calls that are under way
-  int registering = 0;                         ///< units that may use any GPU of the above
-  std::uint64_t changes = 0;                   ///< of members and joining
-  std::condition_variable idle;                ///< with `uploading` and `registering`
+  std::vector<const gshmemi_unit*> uploading;  ///< pending calls
+  int registering = 0;           ///< number of registering units that may use any of these GPUs
+  std::uint64_t changes = 0;     ///< number of changes of members and joining
+  std::condition_variable idle;  ///< for changes of `uploading` and `registering`
   std::uint64_t last_id = 0;
   Pe* only = nullptr;  ///< the PE of threads that are bound to none
   ForkedFrom forked_from;
-  Pe* forsaken = nullptr;  ///< of this process's parents
-  char why_none[96] = "";  ///< Ambient::why_none in such a process
+  Pe* forsaken = nullptr;  ///< PEs of this process's parents
+  char why_none[96] = "";  ///< Ambient::why_none in a forked process
 };
 
-/// Changes with the members; invalidates what threads have cached. Not one of Process's, whose
-/// guard every device call in CPU mode would have to pass.
+/// It changes with the members, and invalidates what threads have cached. It is not a member of
+/// Process, whose guard every device call in CPU mode would have to pass.
 constinit std::atomic<std::uint64_t> generation{1};
 
 void leave_parents_job() noexcept;
 
-/// Never destroyed: translation units unregister while the process ends.
+/// It is never destroyed: translation units unregister while the process ends.
 Process& process() {
   static Process* const instance = [] {
     auto* made = new Process;
@@ -69,8 +69,8 @@ Process& process() {
 
 std::atomic<bool> departed{false};
 
-/// The PEs of a process that exits, which may be in a signal handler and have interrupted who holds
-/// the mutex: none then.
+/// Returns the PEs of a process that exits. If the exit interrupted the thread that holds the
+/// mutex, for example in a signal handler, it returns none.
 std::vector<Pe*> pes_at_exit() {
   Process& p = process();
   std::unique_lock lock(p.mutex, std::try_to_lock);
@@ -84,15 +84,15 @@ std::vector<Pe*> pes_at_exit() {
   return pes;
 }
 
-/// Registered by the first init, so called before the end of the libraries that init has loaded,
-/// which a network needs.
+/// The first init registers it, so it is called before the end of the libraries that init has
+/// loaded, which a network needs.
 void flush_at_exit() {
   for (Pe* pe : pes_at_exit()) pe->flush();
 }
 
-/// Says goodbye for PEs of a process that ends in order without gshmem_finalize. Made when the
-/// library is loaded, so destroyed after what is made later: exit handlers and objects of the
-/// program may still finalize.
+/// Notifies the peers of PEs of a process that ends normally without gshmem_finalize. It is created
+/// when the library is loaded, so it is destroyed after objects that are created later: exit
+/// handlers and objects of the program may still finalize.
 struct Departure {
   /// A child must not wait for a thread that it lacks to make it.
   Departure() { (void)process(); }
@@ -104,11 +104,11 @@ struct Departure {
 };
 [[maybe_unused]] const Departure departure;
 
-/// In one struct, because each thread-local variable has its address asked for on its own.
+/// This is one struct, because the address of each thread-local variable is computed separately.
 struct Self {
   device::Ambient ambient;
-  std::uint64_t bound_id = 0;  ///< of a member; 0: bound to none
-  Pe* pe = nullptr;            ///< the thread's, in that generation
+  std::uint64_t bound_id = 0;  ///< id of a member; 0: bound to none
+  Pe* pe = nullptr;            ///< the thread's PE, in that generation
   std::uint64_t generation = 0;
 };
 thread_local constinit Self self;
@@ -122,7 +122,7 @@ void set_ambient(Pe* pe) {
   log_set_pe(pe ? pe->state().my_pe : -1);
 }
 
-/// With the mutex held.
+/// Requires the mutex.
 void update(Process& p) {
   const bool single = p.members.size() == 1 && p.members[0].ownership == Ownership::kProcess;
   p.only = single ? p.members[0].pe.get() : nullptr;
@@ -142,7 +142,8 @@ std::vector<Pe*> pes_with_gpu(const Process& p) {
   return pes;
 }
 
-/// What the kernels of GPU `device` see: its PE, nothing, or that there are two.
+/// Returns the state that the kernels of GPU `device` see: that of its PE, none, or one that says
+/// that there are two.
 abi::DeviceState state_for(const Process& p, int device) {
   abi::DeviceState state;
   for (const Pe* pe : pes_with_gpu(p)) {
@@ -168,9 +169,9 @@ void check_layout(const gshmemi_unit& unit) {
                     unit.state_bytes, unit.abi, sizeof(abi::DeviceState), abi::kStateAbi));
 }
 
-/// Fills the state of one unit on a GPU, without the mutex, which `lock` holds.
+/// Sets the state of one unit on a GPU, without the mutex, which `lock` holds.
 void upload(std::unique_lock<std::mutex>& lock, Process& p, const gshmemi_unit* unit, Gpu& gpu) {
-  if (std::ranges::find(p.units, unit) == p.units.end()) return;  // unloaded
+  if (std::ranges::find(p.units, unit) == p.units.end()) return;  // it was unloaded
   const abi::DeviceState state = state_for(p, gpu.device());
   p.uploading.push_back(unit);
   lock.unlock();
@@ -191,13 +192,13 @@ void upload(std::unique_lock<std::mutex>& lock, Process& p, const gshmemi_unit* 
   }
 }
 
-/// With the turn. A unit that registers meanwhile does it itself.
+/// Requires the turn. A unit that registers in the meantime uploads its own state.
 void upload_all(std::unique_lock<std::mutex>& lock, Process& p, Gpu& gpu) {
   const std::vector<const gshmemi_unit*> units = p.units;
   for (const gshmemi_unit* unit : units) upload(lock, p, unit, gpu);
 }
 
-/// Until no unit that registers uses a GPU that goes.
+/// Waits until no registering unit uses a GPU that is released.
 void await_registering(std::unique_lock<std::mutex>& lock, Process& p) {
   p.idle.wait(lock, [&] { return p.registering == 0; });
 }
@@ -224,8 +225,8 @@ void register_unit(const gshmemi_unit* unit) {
   p.idle.notify_all();
 }
 
-/// The calling thread's PE anew, with the mutex held. Another thread may have taken away the one it
-/// was bound to.
+/// Looks up the calling thread's PE again, with the mutex held. Another thread may have removed the
+/// PE that it was bound to.
 void look_up(const Process& p) {
   const auto bound = std::ranges::find(p.members, self.bound_id, &Member::id);
   self.ambient.bound = bound != p.members.end();
@@ -238,8 +239,8 @@ void look_up(const Process& p) {
   set_ambient(self.pe);
 }
 
-/// In the child of a fork: it has no PE. The parent's are neither destroyed, which would take them
-/// out of their job, nor used again; the memory that they have mapped stays.
+/// Runs in the child of a fork, which has no PE. The parent's PEs are neither destroyed, which
+/// would remove them from their job, nor used again; the memory that they have mapped stays mapped.
 void leave_parents_job() noexcept {
   Process& p = process();
   if (!p.members.empty()) {
@@ -254,7 +255,7 @@ void leave_parents_job() noexcept {
   }
   p.members.clear();
   p.joining.clear();
-  // Of threads that are not here.
+  // They belong to threads that do not exist here.
   p.uploading.clear();
   p.registering = 0;
   new (&p.idle) std::condition_variable;
@@ -318,7 +319,7 @@ Pe* pe_of_state(const abi::DeviceState* state) noexcept {
   Process& p = process();
   const std::lock_guard lock(p.mutex);
   for (const Member& member : p.members) {
-    // Not by its address: contexts have states of their own.
+    // It is not compared by address: contexts have states of their own.
     if (member.pe->state().control == state->control) return member.pe.get();
   }
   return nullptr;
@@ -333,7 +334,7 @@ void process_tell_kernels(Pe& pe) {
     for (const gshmemi_unit* unit : p.units) check_layout(*unit);
     p.joining.push_back(&pe);
   } else {
-    if (std::erase(p.joining, &pe) == 0) return;  // had failed before it was one
+    if (std::erase(p.joining, &pe) == 0) return;  // its init had failed before it was added
     await_registering(lock, p);
   }
   if (pe.gpu()) upload_all(lock, p, *pe.gpu());
@@ -409,7 +410,7 @@ extern "C" {
 
 gshmem::device::Ambient* gshmemi_ambient(void) {
   gshmem::device::Ambient& ambient = gshmem::self.ambient;
-  if (!ambient.lane) (void)gshmem::current_pe();  // the lanes of a launch have been given theirs
+  if (!ambient.lane) (void)gshmem::current_pe();  // the lanes of a launch have theirs already
   return &ambient;
 }
 

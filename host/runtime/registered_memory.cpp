@@ -45,14 +45,15 @@ std::uint64_t RegisteredMemory::reserve(const char* call, std::size_t bytes,
         call, bytes, size_text(allocator_.capacity()).c_str(), allocator_.bytes_free(),
         allocator_.largest_free());
   });
-  std::uint64_t at = wish.value_or(0) - place_.begin;  // wraps to no offset without one
+  // Without a wish this wraps to an impossible offset.
+  std::uint64_t at = wish.value_or(0) - place_.begin;
   if (!wish || !allocator_.allocate_at(at, bytes)) at = allocator_.allocate(bytes);
   const std::uint64_t offset = place_.begin + at;
   buffers_[offset].bytes = bytes;
   return offset;
 }
 
-/// The end last: a thread that finds the range finds all of it. Pairs with
+/// The end is stored last: a thread that finds the range finds all of it. Pairs with
 /// device::search_registered.
 void RegisteredMemory::publish(std::uint64_t offset, const void* buffer, std::size_t bytes,
                                const abi::RegisteredRange& keys) {

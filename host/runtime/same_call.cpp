@@ -29,7 +29,7 @@ void require_same_call(Collectives& ranks, const char* call, std::uint64_t size,
   Request mine{"", size, other};
   std::snprintf(mine.call, sizeof(mine.call), "%s", call);
   std::vector<Request> all = requests_of_all(ranks, call, mine);
-  // A PE that brings something else is in a later step of another call.
+  // A PE that contributes something else is in a later step of another call.
   for (Request& request : all) {
     request.call[sizeof(request.call) - 1] = '\0';
     if (*request.call == '\0') std::strcpy(request.call, "another call");

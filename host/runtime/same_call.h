@@ -1,4 +1,4 @@
-// PEs agree that they make the same call, with the same arguments, before it changes anything.
+// Lets PEs agree that they make the same call, with the same arguments, before it changes anything.
 // Included by the calls that all PEs make.
 #pragma once
 
@@ -8,8 +8,8 @@
 
 namespace gshmem {
 
-/// Collective, and a barrier. `size` and `other`: arguments, 0 where there are none. Errors:
-/// GSHMEMX_ERROR_SYMMETRY, which names what differs; what `ranks` throws. All begin with `call`.
+/// Collective, and a barrier. `size` and `other` are arguments, 0 if there are none. All PEs begin
+/// with `call`. Errors: GSHMEMX_ERROR_SYMMETRY, which names the difference; those of `ranks`.
 void require_same_call(Collectives& ranks, const char* call, std::uint64_t size = 0,
                        std::uint64_t other = 0);
 

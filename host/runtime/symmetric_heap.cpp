@@ -11,7 +11,7 @@
 namespace gshmem {
 namespace {
 
-/// Returns what `work` returns. An Error of it gets the name of the API call before its text.
+/// Returns the result of `work`. Adds the name of the API call to the text of its Error.
 template <class Work>
 auto named(const char* call, const Work& work) {
   try {
@@ -71,8 +71,8 @@ void* SymmetricHeap::allocate(const char* call, std::size_t bytes, std::size_t a
   return result;
 }
 
-/// Null when the heap is full, on every PE alike: same calls, same heap. More than the whole heap
-/// is memory that is short, also where the allocator calls it nonsense.
+/// Returns null when the heap is full, on every PE alike: same calls, same heap. A request larger
+/// than the whole heap counts as out of memory, also if the allocator calls it invalid.
 void* SymmetricHeap::room_for(const char* call, std::size_t bytes, std::size_t alignment) {
   try {
     require(bytes <= capacity(), GSHMEMX_ERROR_OUT_OF_MEMORY,
@@ -97,8 +97,8 @@ void SymmetricHeap::free(const char* call, void* ptr) {
   if (!ptr) return;
   const std::lock_guard lock(mutex_);
   const std::uint64_t offset = offset_of(call, ptr);
-  (void)size_of(call, ptr, offset);  // before anyone waits: a bad address is this PE's alone
-  agree(call, 0, offset);            // also the barrier that the specification asks for
+  (void)size_of(call, ptr, offset);  // before any PE waits: a bad address is this PE's error alone
+  agree(call, 0, offset);            // this is also the barrier that the specification requires
   allocator_.free(offset);
 }
 

@@ -17,23 +17,23 @@ namespace gshmem {
 class SymmetricHeap {
  public:
   struct Memory {
-    char* heap;               ///< of the runtime's own bytes, which come first
-    std::uint64_t bytes;      ///< with those
-    std::uint64_t alignment;  ///< of `heap`
-    Gpu* gpu;                 ///< that has it; null: the host has it
+    char* heap;               ///< address of the runtime's own bytes, which come first
+    std::uint64_t bytes;      ///< size, including those
+    std::uint64_t alignment;  ///< alignment of `heap`
+    Gpu* gpu;                 ///< the GPU of the memory; null: it is host memory
   };
-  /// `require_running`: throws where this PE may meet nobody. `ranks` and what `memory` names
-  /// outlive this object.
+  /// `require_running` throws if this PE may not synchronize with others. `ranks` and the objects
+  /// that `memory` names outlive this object.
   SymmetricHeap(const Memory& memory, Collectives& ranks, std::function<void()> require_running);
 
-  // Collective. Errors: GSHMEMX_ERROR_SYMMETRY when PEs disagree, GSHMEMX_ERROR_INVALID_VALUE.
-  // Null when the heap is full.
+  // Collective. Returns null when the heap is full. Errors: GSHMEMX_ERROR_SYMMETRY when PEs
+  // disagree, GSHMEMX_ERROR_INVALID_VALUE.
   [[nodiscard]] void* allocate(const char* call, std::size_t bytes, std::size_t alignment,
                                bool zero);
   [[nodiscard]] void* reallocate(const char* call, void* ptr, std::size_t bytes);
   void free(const char* call, void* ptr);
-  /// Another collective call, and what all PEs must pass alike. Until the result is destroyed no
-  /// thread of this PE is in another one.
+  /// Begins another collective call with an argument that must be the same on all PEs. Until the
+  /// result is destroyed no other thread of this PE is in such a call.
   [[nodiscard]] std::unique_lock<std::mutex> enter(const char* call, std::uint64_t argument);
 
   [[nodiscard]] std::uint64_t capacity() const { return allocator_.capacity(); }

@@ -19,7 +19,7 @@ namespace {
 constexpr std::uint64_t slot_bytes(int teams) {
   return static_cast<std::uint64_t>(teams + Teams::kPredefined) * sizeof(abi::SyncSlot);
 }
-/// Of packets, and of what blocks synchronize by.
+/// Returns the size of the packets, and of the words by which blocks synchronize.
 constexpr std::uint64_t packet_bytes(int teams) {
   return std::min<std::uint64_t>(static_cast<std::uint64_t>(teams + Teams::kPredefined),
                                  abi::kPacketTeams) *
@@ -39,7 +39,8 @@ TeamLevels levels_of(const std::vector<std::int32_t>& domains) {
   if (inner < 2 || inner == n || n % inner != 0) return {};
   const std::size_t stride = domains[1] == domains[0] ? 1 : n / inner;
   const std::size_t outer = stride == 1 ? inner : 1;
-  // By the first member of each row of the table: all of the row have its domain, no other row has.
+  // The set has the first member of each row of the table: all of the row have its domain, and no
+  // other row has it.
   std::set<std::int32_t> rows;
   for (std::size_t i = 0; i < n; ++i) {
     const std::int32_t row = domains[i / outer % (n / inner) * outer];
@@ -99,7 +100,7 @@ void Teams::add_predefined(gshmem_team_t team, const std::vector<int>& pes) {
         {pes.begin(), pes.end()});
 }
 
-/// All members come to one answer: PEs that map each other are sets (transport/p2p/mapped_set.h).
+/// All members get the same result: PEs that map each other are sets (transport/p2p/mapped_set.h).
 bool Teams::is_mapped(const abi::Team& team) const {
   for (int i = 0; i < team.n_pes; ++i) {
     if (!device::is_mapped(state_, device::team_pe(team, i))) return false;
@@ -107,7 +108,7 @@ bool Teams::is_mapped(const abi::Team& team) const {
   return true;
 }
 
-/// From what all members know, and from nothing else: they must choose alike.
+/// It depends only on what all members know: they must choose alike.
 void Teams::set_limits(const Limits& limits, std::size_t index, abi::Team& team) {
   const bool has_packets = team.n_pes <= abi::kPacketPes && index < abi::kPacketTeams;
   const auto room = [&](std::uint32_t packets) -> std::uint64_t {
@@ -143,13 +144,13 @@ abi::Team Teams::all_pes(const Limits& limits) const {
   return team;
 }
 
-/// Members are `pes`, or by number. The handle last: a thread that finds it finds the rest. Pairs
-/// with find_team.
+/// Members are `pes`, or given by number. The handle is stored last: a thread that finds it finds
+/// the rest. Pairs with find_team.
 void Teams::write(std::size_t index, const abi::Team& entry, std::vector<std::int32_t> pes) {
   abi::Team& to = entries_[index];
   List& list = lists_[index];
   const bool listed = !pes.empty() && memory_.tables.allocate;
-  if (listed && list.device == nullptr) {  // first: it may throw
+  if (listed && list.device == nullptr) {  // this comes first: it may throw
     const auto most = static_cast<std::size_t>(state_.n_pes);
     list.device = static_cast<std::int32_t*>(memory_.tables.allocate(most * sizeof(*list.device)));
   }
@@ -224,9 +225,9 @@ std::uint32_t Teams::receive(const char* call, const std::uint64_t* from, std::u
   return static_cast<std::uint32_t>(word);
 }
 
-/// In rounds, as device/ops/sync.h. A word that is combined twice changes nothing.
+/// It works in rounds, like device/ops/sync.h. Combining a word twice changes nothing.
 Teams::Words Teams::agree(const char* call, const abi::Team& team, Words words, int count) {
-  require_running(call);  // with some luck what it waits for is here, on some members
+  require_running(call);  // the data may have arrived nevertheless, on some members
   const std::size_t index = index_of(team);
   const std::uint32_t number = ++calls_[index];
   if (memory_.ops) {
@@ -250,8 +251,8 @@ Teams::Words Teams::agree(const char* call, const abi::Team& team, Words words, 
 
 namespace {
 
-// First words of every call: a number of what is called, and that number's complement. Combined by
-// `and` they show a difference, as arguments do.
+// Returns the first words of every call: a number for the call, and that number's complement.
+// Combined by `and` they show a difference, as arguments do.
 std::uint32_t number_of(const char* call) {
   return std::bit_cast<std::array<std::uint32_t, 4>>(net::cookie_of(call)).front();
 }
@@ -292,8 +293,8 @@ void Teams::agree_on_call(const char* call, const abi::Team& team, const std::ve
   }
 }
 
-/// An entry that is free on all members of the new team, as far as they see. Which one depends on
-/// `spread`: threads that make several teams at the same time shall not want the same.
+/// Finds an entry that is free on all members of the new team. The search depends on `spread`, so
+/// that threads that create several teams at the same time try different entries.
 std::size_t Teams::propose(const char* call, const Combine& combine, std::size_t spread,
                            bool member) {
   constexpr std::size_t kBits = 32, kWindow = kBits * abi::kAgreeWords;
@@ -349,7 +350,7 @@ void Teams::release(std::size_t index) {
   taken_[index] = false;
 }
 
-/// When it returns, all members have cleared their slots, and flags may come.
+/// When it returns, all members have cleared their slots, and flags may arrive.
 std::size_t Teams::take(const char* call, const Combine& combine, std::size_t spread, bool member) {
   for (;; spread += 7) {
     const std::size_t index = propose(call, combine, spread, member);
@@ -381,7 +382,7 @@ std::vector<gshmem_team_t> Teams::split(const char* call, const abi::Team& paren
     entry.start = parent.start + part.start * parent.stride;
     entry.stride = part.size == 1 ? 1 : part.stride * parent.stride;
     entry.n_pes = part.size;
-    entry.my_pe = device::team_number(entry, state_.my_pe);  // -1: no member
+    entry.my_pe = device::team_number(entry, state_.my_pe);  // -1: not a member
   }
   const Combine combine = [&](const Words& words, int count) {
     return agree(call, parent, words, count);

@@ -1,5 +1,5 @@
-// Threads that the C++ headers ask for: the lanes of a launch in CPU mode, and PEs as threads.
-// Here, so that programs need not compile it with every functor.
+// Threads that the C++ headers request: the lanes of a launch in CPU mode, and PEs as threads. They
+// are here, so that programs need not compile this code with every functor.
 #include "host/base/log.h"
 
 #include <gshmem/device/pe/call_hints.h>
@@ -20,9 +20,8 @@ namespace {
 using device::HostBarrier;
 using device::HostLane;
 
-/// Runs `body(index)` on `count` threads and waits for them. All or none: a thread that waits for
-/// one that could not be started would wait for ever. Returns 0, or why one could not be (an
-/// errno).
+/// Runs `body(index)` on `count` threads and waits for them. It starts all or none: a thread would
+/// wait for ever for one that could not be started. Returns 0, or the errno of the failure.
 template <class Body>
 int run_all(unsigned count, const Body& body) {
   enum Start { kWait, kGo, kLeave };
@@ -69,7 +68,7 @@ __attribute__((visibility("default"))) int gshmemi_launch_on_host(unsigned block
   using namespace gshmem;
   constexpr unsigned kWarp = device::kHostWarpSize;
   constexpr unsigned kGroup = 4 * kWarp;
-  std::deque<HostBarrier> barriers;  // at addresses that stay
+  std::deque<HostBarrier> barriers;  // their addresses do not change
   std::vector<HostLane> lanes;
   std::vector<device::Region> regions;
   try {

@@ -1,5 +1,5 @@
-// Memory outside of the heap that the program has registered (gshmemx_buffer_register). Nothing
-// needs it; the account finds mistakes. Threads: any.
+// Memory outside of the heap that the program has registered (gshmemx_buffer_register). The library
+// does not need it; the list only detects mistakes. Threads: any.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@ namespace gshmem {
 
 class UserBuffers {
  public:
-  /// False: it has bytes in common with another one. Its end does not wrap.
+  /// Returns false if it overlaps another one. Its end does not wrap around.
   [[nodiscard]] bool add(const void* addr, std::size_t length) {
     const auto first = reinterpret_cast<std::uintptr_t>(addr);
     const std::lock_guard lock(mutex_);
@@ -20,7 +20,7 @@ class UserBuffers {
     ends_.emplace(first + length, first);
     return true;
   }
-  /// False: there is none that begins there.
+  /// Returns false if none begins there.
   [[nodiscard]] bool remove(const void* addr) {
     const auto first = reinterpret_cast<std::uintptr_t>(addr);
     const std::lock_guard lock(mutex_);
@@ -36,7 +36,7 @@ class UserBuffers {
 
  private:
   std::mutex mutex_;
-  std::map<std::uintptr_t, std::uintptr_t> ends_;  ///< their beginnings, by their ends
+  std::map<std::uintptr_t, std::uintptr_t> ends_;  ///< their first addresses, indexed by their ends
 };
 
 }  // namespace gshmem

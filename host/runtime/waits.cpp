@@ -18,18 +18,19 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using control::PeerEvent;
 
-constexpr double kFirstQuestion = 0.5;  ///< seconds of a wait; the next ones after twice as many
+/// Seconds of a wait until the first question; the next ones come after twice the time.
+constexpr double kFirstQuestion = 0.5;
 constexpr std::chrono::seconds kAnswerTime{2};
-/// A record whose waiter has not looked for so long is of a wait that is over.
+/// If a record was not updated for this long, its wait is over.
 constexpr std::chrono::seconds kStale{3};
-/// A word may be stored by this PE itself: its threads get that time when all others have gone.
+/// This PE may store a word itself: its threads get this time when all other PEs have left.
 constexpr std::chrono::seconds kAloneTime{5};
-/// Kernels of a PE may run on while its host thread finalizes.
+/// Kernels of a PE may still run while its host thread finalizes.
 constexpr double kKernelTime = 30;
 
 double seconds_of(std::uint64_t ns) { return static_cast<double>(ns) * 1e-9; }
 
-/// A consistent copy; nothing where none is noted.
+/// Returns a consistent copy; nothing if no wait is noted.
 std::optional<abi::WaitRecord> read(const abi::WaitRecord& record) {
   if (__atomic_load_n(&record.published, __ATOMIC_ACQUIRE) == 0) return std::nullopt;
   abi::WaitRecord copy{};
@@ -46,7 +47,7 @@ std::optional<abi::WaitRecord> read(const abi::WaitRecord& record) {
   return copy;
 }
 
-/// For the next wait.
+/// Frees the record for the next wait.
 void release(abi::WaitRecord& record) {
   __atomic_store_n(&record.published, 0u, __ATOMIC_RELEASE);
   __atomic_store_n(&record.claimed, 0u, __ATOMIC_RELEASE);
@@ -135,7 +136,8 @@ bool Waits::look() {
                     ends_, [](const auto& end) { return Clock::now() - end.second.at < kStale; });
 }
 
-/// The wait has gone on. Between the last two times at which that was seen it has found nothing.
+/// The wait has continued. Between the last two times at which that was seen, its condition was not
+/// met.
 void Waits::judge(const abi::WaitRecord& wait, Seen& seen) {
   const double seconds = seconds_of(wait.waited);
   const std::string call(wait.call, strnlen(wait.call, sizeof(wait.call)));
@@ -166,7 +168,7 @@ void Waits::judge(const abi::WaitRecord& wait, Seen& seen) {
   if (place != places_.end() && wait.by_host != 0) {
     const Letter& theirs = place->second.letter;
     const std::chrono::duration<double> lag(outside_.lag(wait.pe));
-    // Where a PE has several threads, another one may come.
+    // If a PE has several threads, another one may make the call.
     const bool one = theirs.n_threads <= 1 && n_threads_.load(std::memory_order_relaxed) <= 1;
     if (one && theirs.collective > outside_.collective().come_to &&
         is_old(place->second.since + std::chrono::duration_cast<Clock::duration>(lag))) {
@@ -208,7 +210,7 @@ std::string Waits::aim_of(const abi::WaitRecord& wait) const {
   return wait.pe < 0 ? word_of(wait) : where_is(wait.pe);
 }
 
-/// "PE 1, which is in gshmem_malloc", as it has answered last.
+/// Returns "PE 1, which is in gshmem_malloc", from its last answer.
 std::string Waits::where_is(int pe) const {
   const std::lock_guard lock(mutex_);
   std::string place = "does not answer";

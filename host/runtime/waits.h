@@ -1,8 +1,8 @@
-// The waits of a PE that take long, and where the PEs are for which it waits. Device code notes
-// such waits (abi::WaitRecord); the monitor's thread looks at them. It asks the PE that is awaited
-// where it is, logs what a wait is for, and ends a wait for a PE that does not come. Host threads
-// that wait in the library ask by themselves. Included by Pe. Invariant: a wait ends for what is
-// known of a PE only when it has found nothing after that was known.
+// The long waits of a PE, and the calls of the PEs that it waits for. Device code notes such waits
+// (abi::WaitRecord); the monitor's thread checks them. It asks the awaited PE which call it is in,
+// logs what a wait is for, and ends a wait for a PE that will not come. Host threads that wait in
+// the library ask on their own. Included by Pe. Invariant: news about a PE end a wait only if its
+// condition was not met after the news arrived.
 #pragma once
 
 #include <gshmem/abi/state.h>
@@ -25,25 +25,26 @@ namespace gshmem {
 class Waits {
  public:
   struct Outside {
-    /// To take() of that PE. Threads: any.
+    /// Delivers a letter to take() of that PE. Threads: any.
     std::function<void(int pe, net::ByteView letter)> send;
-    /// Puts a fault about PE `pe` on record, which ends all waits.
+    /// Records a fault about PE `pe`, which ends all waits.
     std::function<void(const Error& error, int pe)> raise;
-    /// Collectives of all PEs, by numbers that all count alike: the one in which a host thread of
-    /// this PE is, 0 = none; and the last to which this PE has come.
+    /// Collectives of all PEs, by numbers on which all agree: the one that a host thread of this PE
+    /// is in, 0 = none; and the last one that this PE has entered.
     struct Collective {
       std::uint64_t waits_in, come_to;
     };
     std::function<Collective()> collective;
-    /// For so many seconds what PE `pe` has told may be known before what it has put is here.
+    /// Returns for how many seconds news of PE `pe` may be ahead of its puts.
     std::function<double(int pe)> lag;
   };
-  /// All outlive this object.
+  /// All arguments outlive this object.
   Waits(const abi::DeviceState& state, Outside outside)
       : state_(state), outside_(std::move(outside)) {}
   Waits(const Waits&) = delete;
 
-  /// Marks a host thread of this PE as in `call`, whose text stays, as long as this object lives.
+  /// During its lifetime, a host thread of this PE counts as being in `call`, whose text is not
+  /// copied.
   class Call {
    public:
     Call(Waits& waits, const char* call) : waits_(waits), before_(waits.call_.exchange(call)) {}
@@ -54,11 +55,11 @@ class Waits {
     Waits& waits_;
     const char* before_;
   };
-  /// One more host thread makes calls.
+  /// Counts one more host thread that makes calls.
   void count_thread() { n_threads_.fetch_add(1, std::memory_order_relaxed); }
 
-  // On the monitor's thread.
-  /// Looks at all that is noted. False: nothing is, and nothing has changed for a while.
+  // Called on the monitor's thread.
+  /// Checks all noted waits. Returns false if there is none, and nothing has changed for a while.
   [[nodiscard]] bool look();
   void take(int from, net::ByteView letter);
   /// A PE has left, or finalizes.
@@ -66,9 +67,9 @@ class Waits {
 
   // Threads: any but the monitor's.
   /// Logs that this PE's call has waited for `seconds`, for PE `pe` where that is known (else -1),
-  /// and where that PE is: asks it, and waits for the answer for a moment.
+  /// and which call that PE is in: it asks the PE, and waits a moment for the answer.
   void warn(double seconds, int pe);
-  /// Tells what a wait was for that has taken too long; empty: nothing is known.
+  /// Returns what a wait was for that has taken too long; empty: unknown.
   [[nodiscard]] std::string explain(const abi::FaultRecord& record) const;
 
  private:
@@ -77,22 +78,22 @@ class Waits {
   struct Letter {
     Kind kind{};
     std::uint32_t n_threads = 0;
-    std::uint64_t collective = 0;  ///< Collective::waits_in
-    char call[56] = "";            ///< empty: none of the library
+    std::uint64_t collective = 0;  ///< see Collective::waits_in
+    char call[56] = "";            ///< empty: in no call of the library
   };
   /// The last answer of a PE.
   struct Place {
-    Time since{};  ///< known in this collective
+    Time since{};  ///< known to be in this collective since then
     Letter letter;
   };
   struct End {
     control::PeerEvent event;
-    Time at;  ///< known
+    Time at;  ///< time of the answer
   };
-  /// The monitor's thread keeps this of each record.
+  /// The state that the monitor's thread keeps of each record.
   struct Seen {
     std::uint64_t started = 0, waited = 0;
-    Time moved{}, moved_before{};  ///< the last two times at which `waited` was another
+    Time moved{}, moved_before{};  ///< the last two times at which `waited` had changed
     double ask_at = 0, warn_at = 0;
   };
   void ask(int pe);
@@ -107,7 +108,7 @@ class Waits {
   std::atomic<const char*> call_{nullptr};
   std::atomic<unsigned> n_threads_{0};
   std::array<Seen, abi::kWaits> seen_{};
-  mutable std::mutex mutex_;  ///< of what follows
+  mutable std::mutex mutex_;  ///< guards the members below
   std::condition_variable answered_;
   std::map<int, Place> places_;
   std::map<int, End> ends_;

@@ -1,5 +1,5 @@
 // The C edge: every extern "C" body of the library is one guard. It maps exceptions to a status, or
-// to a recorded fault where the call returns none.
+// to a recorded fault if the call returns none.
 #pragma once
 
 #include "host/base/error.h"
@@ -10,18 +10,18 @@
 
 namespace gshmem {
 
-/// An error that names the argument when it is null.
+/// Throws an error that names the argument when it is null.
 inline void require_not_null(const char* call, const char* argument, const void* value) {
   require(value != nullptr, GSHMEMX_ERROR_INVALID_VALUE,
           strprintf("%s: argument %s is null", call, argument));
 }
 
-/// For those who look into the library (GSHMEM_LOG=debug).
+/// Logs where an error was detected, for developers of the library (GSHMEM_LOG=debug).
 inline void tell_where(const Error& error) {
   GSHMEM_DEBUG("detected at %s:%d: %s", error.where().file, error.where().line, error.what());
 }
 
-/// For calls that return a status: runs `body`, logs what it throws.
+/// For calls that return a status: runs `body`, and logs its error.
 template <class Body>
 [[nodiscard]] int guard_status(const Body& body) noexcept {
   try {
@@ -42,15 +42,16 @@ template <class Body>
   }
 }
 
-/// For calls without a status: `body(pe)` for the calling thread's PE; a failure becomes the PE's
-/// fault (GSHMEM_FAULT decides what follows) and `otherwise` is returned.
+/// For calls without a status: runs `body(pe)` for the calling thread's PE. A failure becomes the
+/// PE's fault (GSHMEM_FAULT decides what follows) and `otherwise` is returned.
 template <class Result, class Body>
 [[nodiscard]] Result guard_value(const char* call, Result otherwise, const Body& body) noexcept {
   Pe* pe = current_pe();
-  if (process_departed()) return otherwise;  // destructors of a process that ends
+  // The call comes from a destructor of a process that ends.
+  if (process_departed()) return otherwise;
   if (!pe) {
     GSHMEM_ERROR("%s", no_pe_text(call).c_str());
-    // A forked child may end by destructors that it has of its parent.
+    // A forked child may end and run destructors that it has inherited from its parent.
     if (process_forked_from().pe >= 0) return otherwise;
     std::abort();
   }
@@ -66,7 +67,7 @@ template <class Result, class Body>
   return otherwise;
 }
 
-/// guard_value for calls that return nothing.
+/// As guard_value, for calls that return nothing.
 template <class Body>
 void guard_call(const char* call, const Body& body) noexcept {
   (void)guard_value<int>(call, 0, [&](Pe& pe) {
@@ -75,15 +76,15 @@ void guard_call(const char* call, const Body& body) noexcept {
   });
 }
 
-/// The call has nothing to do, for there is no PE. Exit handlers and destructors that a forked
-/// child has of its parent make such calls, too.
+/// The call has nothing to do, since there is no PE. Exit handlers and destructors that a forked
+/// child has inherited make such calls, too.
 inline void say_no_pe(const char* call) {
   const bool forked = process_forked_from().pe >= 0;
   GSHMEM_LOG(forked ? LogLevel::kDebug : LogLevel::kWarn, "%s", no_pe_text(call).c_str());
 }
 
-/// guard_call for calls that have nothing to do where there is no PE. A destructor may make them
-/// after gshmem_finalize.
+/// As guard_call, for calls that have nothing to do without a PE. A destructor may make them after
+/// gshmem_finalize.
 template <class Body>
 void guard_release(const char* call, const Body& body) noexcept {
   if (process_departed()) return;

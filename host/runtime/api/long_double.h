@@ -1,6 +1,6 @@
 // Reductions and scans of long double (OpenSHMEM 1.5, table 9; 1.6), which GPUs do not have. The
-// calling host threads make them, wherever the heaps are: every member gets all sources. Of a
-// host's threads all get the same bits. Included by collective_functions.cpp.
+// calling host threads compute them, wherever the heaps are: every member gets all sources. All
+// threads of a host get the same bits. Included by collective_functions.cpp.
 #pragma once
 
 #include <gshmem/device/api/api_context.h>
@@ -11,11 +11,11 @@
 
 namespace gshmem::api {
 
-/// The members whose elements are combined.
+/// Which members' elements are combined.
 enum class Members { kAll, kUpToThis, kBeforeThis };
 
-/// By pieces: when all members have read a piece, each stores its own, because `dest` may be
-/// `source`.
+/// Works in chunks: when all members have read a chunk, each stores its own result, because `dest`
+/// may be `source`.
 template <Members kMembers, class Combine>
 int combine_on_host(const Caller& call, int handle, long double* dest, const long double* source,
                     std::size_t nelems, const Combine& combine) {
@@ -44,7 +44,7 @@ int combine_on_host(const Caller& call, int handle, long double* dest, const lon
   return status;
 }
 
-// Rather than the templates of device/api/api_collective.h, which kernels have, too.
+// Replaces the templates of device/api/api_collective.h, which kernels have, too.
 #define GSHMEM_ON_HOST(NAME, MEMBERS, RESULT)                                                      \
   inline int NAME(const Caller& call, Thread, int team, long double* dest,                         \
                   const long double* source, std::size_t nelems) {                                 \

@@ -19,7 +19,7 @@ void* gshmem_malloc(size_t size) {
 void* gshmem_calloc(size_t count, size_t size) {
   return guard_value<void*>("gshmem_calloc", nullptr, [&](Pe& pe) -> void* {
     std::size_t bytes = 0;
-    if (__builtin_mul_overflow(count, size, &bytes)) bytes = SIZE_MAX;  // no heap has that much
+    if (__builtin_mul_overflow(count, size, &bytes)) bytes = SIZE_MAX;  // no heap is that large
     return pe.heap().allocate("gshmem_calloc", bytes, kDefaultAlignment, true);
   });
 }

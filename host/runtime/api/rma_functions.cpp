@@ -1,4 +1,4 @@
-// The exported functions that move data: puts, gets and signals.
+// The exported functions that transfer data: puts, gets and signals.
 #include "host/runtime/api/export_function.h"
 
 #include <gshmem/device/api/strided_blocks.h>

@@ -11,7 +11,7 @@
 
 using namespace gshmem;
 
-/// N bootstraps per round of init; a rank that comes again starts the next round.
+/// N bootstraps per round of init; a rank that calls init again starts the next round.
 struct gshmemx_thread_world {
   explicit gshmemx_thread_world(int n) : n_pes(n), rounds_of(static_cast<std::size_t>(n)) {}
 
@@ -26,23 +26,23 @@ struct gshmemx_thread_world {
   }
 
   int n_pes;
-  std::uint32_t forks = fork_count();  ///< of the process that made it
+  std::uint32_t forks = fork_count();  ///< fork_count() of the process that created it
   std::mutex mutex;
-  std::vector<std::size_t> rounds_of;  ///< by rank
-  std::size_t taken = 0;               ///< rounds that all ranks have come to
+  std::vector<std::size_t> rounds_of;  ///< number of rounds, by rank
+  std::size_t taken = 0;               ///< number of rounds that all ranks have entered
   std::deque<std::vector<std::unique_ptr<bootstrap::Bootstrap>>> rounds;
 };
 
 namespace {
 
-/// What GSHMEM_FAULT says, whatever is wrong with other variables. A bad value does not say what it
-/// wants; the default is to end.
+/// Returns the choice of GSHMEM_FAULT, even if other variables are invalid. With an invalid value
+/// of its own the default applies: the process ends.
 bool init_may_return() {
   std::optional<Error> bad;
   return Config::from_env(&bad).fault == abi::FaultPolicy::kReport;
 }
 
-/// NVSHMEM goes on without a file for its messages, and so does a program that has asked for one
+/// NVSHMEM continues without a file for its messages, and so does a program that has set the file
 /// by NVSHMEM's variable.
 void configure_log(const Config& config) {
   try {
@@ -55,7 +55,7 @@ void configure_log(const Config& config) {
   }
 }
 
-/// `bad` as of Config::from_env.
+/// For `bad` see Config::from_env.
 Config read_config(std::optional<Error>* bad = nullptr) {
   Config config = Config::from_env(bad);
   configure_log(config);
@@ -63,7 +63,7 @@ Config read_config(std::optional<Error>* bad = nullptr) {
   return config;
 }
 
-/// `rank` is one of `world`: what the call names `argument`.
+/// `rank` must be a rank of `world`; the call names it `argument`.
 void require_rank(const char* call, const char* argument, int rank,
                   const gshmemx_thread_world& world) {
   require(rank >= 0 && rank < world.n_pes, GSHMEMX_ERROR_INVALID_VALUE,
@@ -100,7 +100,7 @@ std::unique_ptr<bootstrap::Bootstrap> make_bootstrap(unsigned flags,
   }
 }
 
-/// Errors: in the child of a fork GSHMEMX_ERROR_NOT_SUPPORTED for what a fork breaks.
+/// Errors: GSHMEMX_ERROR_NOT_SUPPORTED in the child of a fork, for features that a fork breaks.
 void require_works_in_child(unsigned flags, const Config& config) {
   const ForkedFrom from = process_forked_from();
   if (from.pe < 0) return;
@@ -120,12 +120,12 @@ bool founds_another(unsigned flags) {
   return flags == GSHMEMX_INIT_THREAD_PES || flags == GSHMEMX_INIT_WITH_UNIQUEID;
 }
 
-/// A thread that belongs to a PE is initialized; one that could found another PE of this process is
-/// not.
+/// A thread that belongs to a PE is initialized; a thread that could found another PE of this
+/// process is not.
 bool shares_its_pe(unsigned flags) { return !founds_another(flags) || gshmemi_ambient()->bound; }
 
-/// An init of a thread that has a PE asks for what that is. Errors: GSHMEMX_ERROR_INVALID_VALUE,
-/// which names both.
+/// Init on a thread that has a PE must match that PE. Errors: GSHMEMX_ERROR_INVALID_VALUE, which
+/// names both.
 void require_same_job(const Pe& pe, unsigned flags, const gshmemx_init_attr_t* attr) {
   if (!attr) return;
   const gshmemx_init_args_t& args = attr->args;
@@ -159,7 +159,7 @@ void require_same_job(const Pe& pe, unsigned flags, const gshmemx_init_attr_t* a
 }
 
 void init(unsigned flags, const gshmemx_init_attr_t* attr) {
-  // Threads that found a PE each must meet in init.
+  // Threads that found one PE each must synchronize in init.
   std::unique_lock<std::mutex> founding;
   if (!founds_another(flags)) founding = process_founding();
   if (const Pe* pe = current_pe(); pe && shares_its_pe(flags)) {
@@ -174,7 +174,7 @@ void init(unsigned flags, const gshmemx_init_attr_t* attr) {
       options.cuda_device_id = attr->args.cuda_device_id;
       if (attr->args.symmetric_size != 0) options.config.symmetric_size = attr->args.symmetric_size;
     } else if (attr) {
-      // Programs written for NVSHMEM often set the communicator or unique id and nothing else.
+      // Programs written for NVSHMEM often set only the communicator or unique id.
       require(flags != GSHMEMX_INIT_THREAD_PES, GSHMEMX_ERROR_INVALID_VALUE,
               strprintf("gshmemx_init_attr: attr->version = %d, this library knows %d; start from "
                         "GSHMEMX_INIT_ATTR_INITIALIZER",
@@ -185,7 +185,7 @@ void init(unsigned flags, const gshmemx_init_attr_t* attr) {
     options.tell_kernels = process_tell_kernels;
     options.has_kernels = process_has_kernels();
     options.by_nvshmem = process_is_by_nvshmem();
-    // A bad value is told to all PEs. What cannot be made may be so because of it.
+    // A bad value is reported to all PEs. It may be the reason why a bootstrap cannot be created.
     std::unique_ptr<bootstrap::Bootstrap> boot;
     try {
       boot = make_bootstrap(flags, attr, options.config);
@@ -193,7 +193,7 @@ void init(unsigned flags, const gshmemx_init_attr_t* attr) {
       if (options.bad_config) throw Error(*options.bad_config);
       throw;
     }
-    // Threads hear it at once of one that leaves, and none has to wait for the others.
+    // Threads are notified at once of a thread that leaves, so none waits for the others.
     if (options.bad_config && flags == GSHMEMX_INIT_THREAD_PES) throw Error(*options.bad_config);
     auto pe = std::make_unique<Pe>(std::move(boot), std::move(options));
     if (pe->state().my_pe == 0) config_warn_without_twin();
@@ -205,7 +205,7 @@ void init(unsigned flags, const gshmemx_init_attr_t* attr) {
   }
 }
 
-/// The state of the calling thread's PE, or none, for the kernels of a module or library.
+/// Writes the state of the calling thread's PE, or none, for the kernels of a module or library.
 template <class Code>
 int write_state(const char* call, const char* argument, Code* code,
                 void (Gpu::*write)(const char*, Code*, const abi::DeviceState&), bool init) {
@@ -335,7 +335,7 @@ gshmemx_thread_world_t* gshmemx_thread_world_create(int n_pes) {
 }
 
 void gshmemx_thread_world_destroy(gshmemx_thread_world_t* world) {
-  // In a forked child threads that are not there may hold what the world is made of.
+  // In a forked child the members of the world may be locked by threads that do not exist there.
   if (world && world->forks == fork_count()) delete world;
 }
 
@@ -401,7 +401,7 @@ int gshmemx_last_fault(gshmemx_fault_t* info) {
   fault.pe = -1;
   Pe* pe = current_pe();
   if (pe) {
-    (void)pe->faults().last(&fault);  // false: it stays GSHMEMX_SUCCESS
+    (void)pe->faults().last(&fault);  // if it returns false, the value stays GSHMEMX_SUCCESS
   } else {
     get_init_error(&fault);
   }

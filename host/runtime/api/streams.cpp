@@ -1,6 +1,6 @@
 // The exported functions of stream_functions.def: each is the function of the API without a stream,
-// whose call record goes into the stream instead of being made at once. Where there are no streams
-// the calling thread makes it.
+// but its call record is queued in the stream instead of being executed at once. Without streams
+// the calling thread executes it.
 #include <gshmem/gshmem.h>
 
 #include <gshmem/device/api/api.h>
@@ -12,7 +12,7 @@
 namespace gshmem {
 namespace {
 
-/// The calling thread's host operations for one call.
+/// Replaces the calling thread's host operations during one call.
 class InStream final : public device::HostOps {
  public:
   explicit InStream(gshmemx_stream_t stream)
@@ -23,7 +23,7 @@ class InStream final : public device::HostOps {
   InStream(const InStream&) = delete;
 
   std::uint64_t run(const device::Call& call) override {
-    ambient_.ops = usual_;  // for what is called from here
+    ambient_.ops = usual_;  // for calls that are made from here
     Pe* const pe = current_pe();
     Gpu* const gpu = pe ? pe->gpu() : nullptr;
     const std::uint64_t answer =

@@ -1,4 +1,4 @@
-// The GPU of a PE over the CUDA driver API, which is loaded at run time.
+// The GPU of a PE, by the CUDA driver API, which is loaded at run time.
 #include "host/runtime/gpu/gpu.h"
 
 #include "host/base/cuda_scope.h"
@@ -44,8 +44,8 @@ int choose_device(const CudaDriver& cuda, int device, int local_rank) {
   return chosen;
 }
 
-/// The CUDA runtime, whose kernels find their PE by it, uses primary contexts alone. An application
-/// that has made another one current would lose it. Errors: GSHMEMX_ERROR_NOT_SUPPORTED.
+/// The CUDA runtime uses only primary contexts, and kernels find their PE by it. An application
+/// that has made another context current would lose it. Errors: GSHMEMX_ERROR_NOT_SUPPORTED.
 void require_primary(const CudaDriver& cuda) {
   CUcontext current = nullptr, primary = nullptr;
   GSHMEM_CU(&cuda, cuCtxGetCurrent, &current);
@@ -70,7 +70,7 @@ bool has_native_atomics(const CudaDriver& cuda, CUdevice device, CUdevice peer) 
   return atomics != 0;
 }
 
-/// True when `page` is in anonymous memory or a file of shared memory, by /proc/self/maps.
+/// Is `page` in anonymous memory or a file of shared memory, according to /proc/self/maps?
 bool is_ordinary_memory(const void* page) {
   const auto address = reinterpret_cast<std::uintptr_t>(page);
   std::ifstream maps("/proc/self/maps");
@@ -189,7 +189,7 @@ class CudaGpu final : public Gpu {
       if (cuda_.cuCtxSetFlags != nullptr) {
         unsigned flags = 0;
         GSHMEM_CU(&cuda_, cuCtxGetFlags, &flags);
-        if ((flags & kSyncMemops) != 0) return;  // the application's, or of another PE's init
+        if ((flags & kSyncMemops) != 0) return;  // set by the application, or by another PE's init
         if (!default_stream_meets_a_capture()) {
           const CUresult set = cuda_.cuCtxSetFlags(flags | kSyncMemops);
           flag_is_ours_ = set == CUDA_SUCCESS;
@@ -254,7 +254,7 @@ class CudaGpu final : public Gpu {
   }
 
  private:
-  static constexpr unsigned kSyncMemops = 0x80;  ///< CU_CTX_SYNC_MEMOPS, not in all cuda.h
+  static constexpr unsigned kSyncMemops = 0x80;  ///< CU_CTX_SYNC_MEMOPS, which not every cuda.h has
   static constexpr char kStateSymbol[] = "gshmemi_device_state";  ///< device/core/state.h
   template <class Find>
   void write_state(const char* call, const char* argument, const abi::DeviceState& state,
@@ -270,9 +270,9 @@ class CudaGpu final : public Gpu {
       GSHMEM_CU(&cuda_, cuMemcpyHtoD, symbol, &state, sizeof(state));
     });
   }
-  /// Registers of a device are mapped as such, which needs CAP_SYS_ADMIN or the
-  /// driver's PeerMappingOverride. What stands for them in ordinary memory cannot be (invalid
-  /// argument) and is mapped as memory; a real register never is, it would be cached.
+  /// Device registers are mapped as such, which needs CAP_SYS_ADMIN or the driver's
+  /// PeerMappingOverride. Ordinary memory that stands in for them cannot be (invalid argument) and
+  /// is mapped as memory. A real register is never mapped as memory, since it would be cached.
   Registers register_page(void* page, std::size_t bytes) {
     constexpr unsigned kFlags = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP;
     CUresult result = cuda_.cuMemHostRegister(page, bytes, kFlags | CU_MEMHOSTREGISTER_IOMEMORY);
@@ -280,8 +280,8 @@ class CudaGpu final : public Gpu {
     if (is_memory) {
       result = cuda_.cuMemHostRegister(page, bytes, kFlags);
     }
-    // Several registers lie in one page, which somebody else of this process may have registered;
-    // who did takes it back.
+    // Several registers are in one page, which other code of this process may have registered; that
+    // code unregisters it.
     const bool by_other = result == CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
     if (result == CUDA_ERROR_NOT_PERMITTED || result == CUDA_ERROR_NOT_SUPPORTED) {
       throw Error(
@@ -299,14 +299,14 @@ class CudaGpu final : public Gpu {
     return {reinterpret_cast<void*>(mapped), is_memory};
   }
 
-  /// A new flag of a context ends all captures in it. The default stream tells of captures that it
-  /// would meet, and does them no harm; nothing tells of those of other streams. Source: CUDA
-  /// driver API, cuStreamIsCapturing.
+  /// A new flag of a context ends all captures in it. The default stream shows captures that it
+  /// would interfere with, and does not harm them; nothing shows those of other streams. Source:
+  /// CUDA driver API, cuStreamIsCapturing.
   [[nodiscard]] bool default_stream_meets_a_capture() const {
     CUstreamCaptureStatus status{};
     return is_capture_error(cuda_.cuStreamIsCapturing(CU_STREAM_LEGACY, &status));
   }
-  /// A flag that the application has set since stays.
+  /// A flag that the application has set in the meantime stays set.
   void restore_flags() noexcept {
     unsigned flags = 0;
     if (flag_is_ours_ && cuda_.cuCtxGetFlags(&flags) == CUDA_SUCCESS)
@@ -326,7 +326,8 @@ class CudaGpu final : public Gpu {
   }
 
   void release() noexcept {
-    // The context stays current where the application made it so; only our objects go.
+    // If the application made the context current, it stays current; only our objects are
+    // destroyed.
     in_context_if_there(cuda_, context_, [&] {
       restore_flags();
       ops_.reset();
@@ -347,7 +348,7 @@ class CudaGpu final : public Gpu {
   std::vector<void*> host_memory_;
   std::unique_ptr<CudaHostOps> ops_;
   std::vector<void*> registered_;
-  std::mutex allocated_mutex_;  ///< threads make teams and connections at the same time
+  std::mutex allocated_mutex_;  ///< threads create teams and connections at the same time
   std::vector<CUdeviceptr> allocated_;
   bool flag_is_ours_ = false;
 };

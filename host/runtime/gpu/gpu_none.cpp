@@ -1,4 +1,4 @@
-// GPU support of a build without a CUDA toolkit: there is none, and it says so.
+// GPU support of a build without a CUDA toolkit: all calls report that there is none.
 #include "host/runtime/gpu/gpu.h"
 
 #include "host/base/error.h"

@@ -1,6 +1,6 @@
-// The kernels of collectives that host threads and streams have made between members that map each
-// other: few bytes by packets, by one block, and more by many blocks (device/collective/grid.h).
-// Compiled to a fatbin that the library carries (host/CMakeLists.txt).
+// The kernels of collectives that host threads and streams make between members that map each
+// other. Collectives of few bytes use packets, by one block; larger ones use many blocks
+// (device/collective/grid.h). Compiled to a fatbin that the library contains (host/CMakeLists.txt).
 #include "host/runtime/gpu/grid_kernels.h"
 
 #include <gshmem/device/collective/packets.h>
@@ -11,7 +11,7 @@ namespace {
 using device::Block, device::CallKind, device::Give, device::GridPlace, device::PacketSlice,
     device::ReduceOp;
 
-/// The team of the call: in the parameters, unless its members have a list.
+/// Returns the team of the call: it is in the parameters, unless its members have a list.
 __device__ const abi::Team* team_of(const abi::DeviceState& state, const GridRequest& request) {
   return request.team.members ? state.teams + device::team_index(request.team.handle)
                               : &request.team;
@@ -22,7 +22,7 @@ __device__ void answer(const GridRequest& request, int status) {
     *request.answer = static_cast<std::uint64_t>(status);
 }
 
-/// Makes the call by packets, with `send(call, packets)` and `receive`, or by `many(place)`.
+/// Executes the call by packets, with `send(call, packets)` and `receive`, or by `many(place)`.
 template <class Send, class Receive, class Many>
 __device__ void make(const abi::DeviceState& state, const GridRequest& request, bool own_part,
                      const Send& send, const Receive& receive, const Many& many) {
@@ -95,7 +95,7 @@ gshmem_grid_move(const __grid_constant__ gshmem::abi::DeviceState state,
       });
 }
 
-/// A sync of a flat team, or a barrier where nothing goes by the network.
+/// A sync of a flat team, or a barrier if nothing uses the network.
 extern "C" __global__ void __launch_bounds__(gshmem::abi::kFlatPes)
     gshmem_grid_sync(const __grid_constant__ gshmem::abi::DeviceState state,
                      const __grid_constant__ gshmem::GridRequest request) {

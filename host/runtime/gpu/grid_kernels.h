@@ -1,6 +1,6 @@
-// What the host asks of the kernels of collectives; shared by grid_ops.cpp and grid_kernels.cu.
-// There is one kernel for each operator and type of reductions (types with the same bits share
-// one), and one for alltoall, fcollect and broadcast.
+// The requests of the host to the kernels of collectives; shared by grid_ops.cpp and
+// grid_kernels.cu. There is one kernel for each operator and type of reductions (types with the
+// same bits share one), and one for alltoall, fcollect and broadcast.
 #pragma once
 
 #include <gshmem/device/collective/grid.h>
@@ -11,16 +11,18 @@ namespace gshmem {
 
 struct GridRequest {
   device::GridCall call;
-  abi::Team team;  ///< of the call, as host threads see it
+  abi::Team team;  ///< the team of the call, with the addresses of host threads
   device::CallKind kind;
-  std::uint32_t packets;  ///< of every part, for each block; 0: not by packets
-  std::uint64_t* answer;  ///< in host memory, 0: gets the code of a fault; null = nobody asks
+  /// Number of packets of every part, for each block; 0: packets are not used.
+  std::uint32_t packets;
+  /// In host memory, initially 0: receives the code of a fault; null = not requested.
+  std::uint64_t* answer;
 };
 
-inline constexpr unsigned kGridThreads = 512;  ///< of each block, at most
+inline constexpr unsigned kGridThreads = 512;  ///< maximum number of threads of a block
 inline constexpr unsigned kGridBlocksPerSm = 2;
-/// So many calls, in as many streams, fit on a GPU at the same time with all their blocks. Of more
-/// calls one may have no block on some GPU, and then others wait for it there.
+/// This many calls, in as many streams, fit on a GPU at the same time with all their blocks. With
+/// more calls, one may have no block on some GPU, and then others wait for it there.
 /// GSHMEM_COLLECTIVE_BLOCKS makes each call smaller.
 inline constexpr unsigned kGridCallsAtOnce = 4;
 
@@ -53,7 +55,7 @@ inline constexpr unsigned kGridCallsAtOnce = 4;
   ROW(OP, kInt32, std::int32_t)     \
   ROW(OP, kInt64, std::int64_t)
 
-/// The element type whose kernel makes a reduction of elements of `type`.
+/// Returns the element type whose kernel executes a reduction of elements of `type`.
 constexpr device::ElementType grid_type(device::ReduceOp op, device::ElementType type) {
   using device::ElementType, device::ReduceOp;
   if (op == ReduceOp::kAnd || op == ReduceOp::kOr || op == ReduceOp::kXor)

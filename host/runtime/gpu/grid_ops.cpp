@@ -1,5 +1,6 @@
-// Collectives of host threads and streams between members that map each other: which kernel makes a
-// call, and by how many blocks. All members decide alike, by the team, the operation and the bytes.
+// Collectives of host threads and streams between members that map each other: chooses the kernel
+// and the number of blocks for a call. All members decide alike, by the team, the operation and the
+// bytes.
 #include "host/runtime/gpu/host_ops.h"
 
 #include <gshmem/device/collective/collective.h>
@@ -32,7 +33,7 @@ Algorithm choose(const device::TeamCall& of, const Call& call) {
   }
 }
 
-/// Words of 16 bytes that one member has to load or to store.
+/// Returns how many words of 16 bytes one member loads or stores.
 std::uint64_t words_of(const Call& call, int n_pes, bool in_one_shot) {
   const std::uint64_t words = (call.bytes + sizeof(device::Word16) - 1) / sizeof(device::Word16);
   const auto n = static_cast<std::uint64_t>(n_pes);
@@ -98,7 +99,7 @@ bool CudaHostOps::launch_collective(CUstream stream, const Call& call, std::uint
   request.call.in_one_shot = in_one_shot ? 1 : 0;
   std::uint64_t threads = kGridThreads, blocks = 1;
   if (by_packets) {
-    // A packet of each member for a thread; units of 16 bytes are not cut.
+    // A thread handles one packet of each member; units of 16 bytes are not split.
     const std::uint64_t packets = (call.bytes + abi::kPacketData - 1) / abi::kPacketData;
     const auto n = static_cast<std::uint64_t>(team.n_pes);
     const std::uint64_t least = (packets + most_blocks_ - 1) / most_blocks_;

@@ -16,7 +16,7 @@ using device::CallKind;
 
 CudaHostOps::CudaHostOps(const CudaDriver& cuda, CUcontext context)
     : cuda_(cuda), context_(context) {
-  // Non-blocking: must not wait for kernels that wait for us.
+  // The stream is non-blocking: it must not wait for kernels that wait for this PE.
   GSHMEM_CU(&cuda_, cuStreamCreate, &stream_, CU_STREAM_NON_BLOCKING);
   void* word = nullptr;
   GSHMEM_CU(&cuda_, cuMemHostAlloc, &word, (1 + kSlots) * sizeof(*word_),
@@ -31,7 +31,7 @@ CudaHostOps::CudaHostOps(const CudaDriver& cuda, CUcontext context)
   GSHMEM_CU(&cuda_, cuDeviceGetAttribute, &pageable, CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS,
             device);
   reaches_all_ = pageable != 0;
-  // Now and not at first use: loading a module can wait for running kernels.
+  // This is done now and not at first use: loading a module can wait for running kernels.
   load_service();
   load_collectives();
 }
@@ -123,7 +123,7 @@ std::uint64_t CudaHostOps::run(const Call& call) {
     case CallKind::kInscan:
     case CallKind::kExscan:
       return serve_collective(call);
-    case CallKind::kWait:  // of host threads by device/core/wait.h, which loads
+    case CallKind::kWait:  // host threads wait by device/core/wait.h, which loads words
       return 0;
   }
   if (call.waits) complete();
@@ -138,7 +138,7 @@ void CudaHostOps::copy_async(void* dst, const void* src, std::size_t bytes, CUst
 void CudaHostOps::launch(CUstream stream, const Call& call, const abi::DeviceState& state,
                          std::uint64_t* answer, unsigned threads) {
   ServiceRequest request{call, answer, ""};
-  request.call.context = nullptr;  // it is `state`
+  request.call.context = nullptr;  // the kernel uses `state` instead
   device::copy_text(request.name, call.name, sizeof(request.name));
   abi::DeviceState of = state;
   void* parameters[] = {&of, &request};
@@ -146,10 +146,10 @@ void CudaHostOps::launch(CUstream stream, const Call& call, const abi::DeviceSta
             nullptr);
 }
 
-/// Pageable memory must not be copied while a service kernel waits for the network: the driver
-/// waits for the kernel with its lock held, which an executor that copies for that very kernel then
-/// needs (get of 256 KiB over libfabric: no end). So everything passes through pinned memory of our
-/// own, and this thread waits for the stream only.
+/// Pageable memory must not be copied while a service kernel waits for the network. The driver
+/// would wait for the kernel with its lock held, and an executor that copies for that very kernel
+/// needs the lock (a get of 256 KiB over libfabric never ended). So all data passes through pinned
+/// memory of the library, and this thread waits only for the stream.
 template <class Piece>
 void CudaHostOps::staged(std::size_t bytes, const Piece& piece) {
   for (std::size_t at = 0; at < bytes; at += kStagingBytes) {
@@ -161,7 +161,7 @@ bool CudaHostOps::on_gpu(const void* address) const {
   unsigned kind = 0;
   const CUresult result = cuda_.cuPointerGetAttribute(&kind, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
                                                       reinterpret_cast<CUdeviceptr>(address));
-  if (result == CUDA_ERROR_INVALID_VALUE) return false;  // memory that CUDA does not know
+  if (result == CUDA_ERROR_INVALID_VALUE) return false;  // CUDA does not know this memory
   cuda_.check(result, "cuPointerGetAttribute");
   return kind == CU_MEMORYTYPE_DEVICE;
 }
@@ -187,7 +187,8 @@ void CudaHostOps::put(void* dest, const void* source, std::size_t bytes, int pe)
       copy_async(staging, direct ? from : std::memcpy(pinned_, from, piece), piece, stream_);
       launch(Call::transfer(CallKind::kPut, "put", static_cast<char*>(dest) + at, staging, piece,
                             pe, true));
-      GSHMEM_CU(&cuda_, cuStreamSynchronize, stream_);  // the pinned memory is free again
+      // Afterwards the pinned memory is free again.
+      GSHMEM_CU(&cuda_, cuStreamSynchronize, stream_);
     });
   });
 }
@@ -202,7 +203,8 @@ void CudaHostOps::get(void* dest, const void* source, std::size_t bytes, int pe)
     staged(bytes, [&](std::size_t at, std::size_t piece) {
       launch(Call::transfer(CallKind::kGet, "get", staging, static_cast<const char*>(source) + at,
                             piece, pe, true));
-      // No copy is queued after the kernel: it could hold up those of an executor that serve it.
+      // No copy is queued after the kernel: it could delay those of an executor that serves the
+      // kernel.
       GSHMEM_CU(&cuda_, cuStreamSynchronize, stream_);
       char* to = static_cast<char*>(dest) + at;
       copy_async(direct ? to : pinned_, staging, piece, stream_);
@@ -240,7 +242,7 @@ void CudaHostOps::put_signal(const Call& call) {
   (void)serve(signal);
 }
 
-/// Operations of host threads go by the PE's own queues, whatever context they name.
+/// Operations of host threads use the PE's own queues, whatever context they name.
 void CudaHostOps::launch_on_queues(const Call& quiet, const abi::DeviceState* context) {
   if (state_.nic.queues) launch(quiet);
   if (context && context->nic.queues && context->nic.queues != state_.nic.queues) {
@@ -264,8 +266,8 @@ int CudaHostOps::complete_status(const abi::DeviceState* context) {
 }
 
 std::uint64_t CudaHostOps::load(const void* address, std::size_t width) {
-  // Waits poll by this. The mapping needs neither lock nor stream: nothing orders such a load
-  // after copies that this PE has not completed, as OpenSHMEM has it.
+  // Waits poll by this path. The mapping needs neither lock nor stream. Nothing orders such a load
+  // after copies that this PE has not completed, which OpenSHMEM permits.
   std::uint64_t offset = 0;
   if (mapping_ != nullptr && mapping_->holds(address, width, &offset))
     return mapping_->load(offset, width);
@@ -296,7 +298,7 @@ std::uint64_t CudaHostOps::serve_collective(const Call& call) {
   finish();  // as if it were in the stream of the copies
   std::uint64_t answer = 0;
   const int status = in_context([&] { answer = await_answer(nullptr, call, threads_for(call)); });
-  --in_collectives_;  // this object may end now
+  --in_collectives_;  // after this the object may be destroyed
   return status == GSHMEMX_SUCCESS ? answer : static_cast<std::uint64_t>(status);
 }
 

@@ -1,8 +1,8 @@
-// Call records of host threads on GPU heaps: copies by the copy engine on a stream of the PE's own;
-// atomics, and all that goes over the network, by the service kernel (host/runtime/gpu/service.cu).
-// One mutex serializes the PE's host threads, except where they poll by the CPU's mapping of the
-// heap, where they leave a record in a stream of the application's, and in collectives. Invariant:
-// no thread waits for another PE with the mutex held.
+// Executes call records of host threads on GPU heaps. Copies are made by the copy engine on a
+// stream of the PE. Atomics, and everything over the network, are executed by the service kernel
+// (host/runtime/gpu/service.cu). One mutex serializes the PE's host threads. It is not taken for
+// polls by the CPU's mapping of the heap, for records that are queued in a stream of the
+// application, and in collectives. Invariant: no thread waits for another PE with the mutex held.
 #pragma once
 
 #include <gshmem/abi/state.h>
@@ -33,69 +33,72 @@ class CudaHostOps final : public device::HostOps {
     fault_ = std::move(fault);
   }
 
-  /// The state that the operations use; not before it is complete.
+  /// Sets the state that the operations use; it must be complete.
   void set_state(const abi::DeviceState& state) { state_ = state; }
-  /// Blocks of a collective at most, the same for all PEs.
+  /// Sets the maximum number of blocks of a collective, which is the same for all PEs.
   void set_most_blocks(unsigned blocks) { most_blocks_ = blocks; }
-  /// The heap as the CPU sees it by GDRCopy; null = not mapped.
+  /// Sets GDRCopy's mapping of the heap for the CPU; null = not mapped.
   void set_heap_mapping(const GpuMapping* mapping) { mapping_ = mapping; }
 
   std::uint64_t run(const device::Call& call) override;
-  /// Leaves the call in `stream`, a stream of this GPU, without waiting for anything but for the
-  /// answer of kG. It is made after what is in the stream, by the service kernel or a copy; a graph
-  /// that is being captured takes it in.
+  /// Queues the call in `stream`, a stream of this GPU, and waits only for the result of kG. The
+  /// service kernel or a copy executes it after earlier work of the stream; a graph that is being
+  /// captured includes it.
   std::uint64_t run_in(CUstream stream, const device::Call& call);
   void copy(void* dst, const void* src, std::size_t bytes);
   void zero(void* memory, std::size_t bytes);
   /// Waits for the copies; complete() also for the network.
   void finish();
-  /// Waits for the host threads that are in a collective: it ends by itself, by a fault at last.
+  /// Waits for the host threads that are in a collective. A collective ends by itself, if necessary
+  /// by a fault.
   void await_collectives() const;
 
  private:
   static constexpr std::size_t kStagingBytes = sizeof(abi::InternalArea::staging);
-  static constexpr int kSlots = 511;  ///< with word_ a page
-  /// Of one call that a thread waits for without the mutex.
+  static constexpr int kSlots = 511;  ///< with word_ they fill a page
+  /// For one call that a thread waits for without the mutex.
   struct Slot {
     std::atomic<bool> is_used{false};
-    CUstream stream = nullptr;  ///< made when the first call needs it
+    CUstream stream = nullptr;  ///< created when the first call needs it
   };
   void put(void* dest, const void* source, std::size_t bytes, int pe);
   void get(void* dest, const void* source, std::size_t bytes, int pe);
   void put_strided(const device::Call& call);
   void get_strided(const device::Call& call);
   void put_signal(const device::Call& call);
-  /// Everything begun is complete; also what kernels have posted to the queues of the context.
+  /// Completes everything that was started, and what kernels have posted to the queues of the
+  /// context.
   void complete(const abi::DeviceState* context = nullptr);
-  /// complete(), with an error as the answer, and no kernel that traps.
+  /// As complete(), but an error is returned, and no kernel traps.
   [[nodiscard]] int complete_status(const abi::DeviceState* context);
   void launch_on_queues(const device::Call& quiet, const abi::DeviceState* context);
   [[nodiscard]] std::uint64_t load(const void* address, std::size_t width);
-  /// The service kernel makes the call; its answer.
+  /// Has the service kernel execute the call, and returns its result.
   [[nodiscard]] std::uint64_t serve(const device::Call& call);
-  /// Likewise, while calls of other threads go on: it waits for other PEs.
+  /// As serve(), while calls of other threads continue: it waits for other PEs.
   [[nodiscard]] std::uint64_t serve_collective(const device::Call& call);
   void copy_async(void* dst, const void* src, std::size_t bytes, CUstream stream);
   void launch(CUstream stream, const device::Call& call, const abi::DeviceState& state,
               std::uint64_t* answer, unsigned threads);
   [[nodiscard]] unsigned threads_for(const device::Call& call) const;
   void launch(const device::Call& call) { launch(stream_, call, state_, nullptr, 1); }
-  /// Calls `piece(offset, bytes)` for each part of a transfer that fits the staging memory.
+  /// Calls `piece(offset, bytes)` for each part of a transfer that fits into the staging memory.
   template <class Piece>
   void staged(std::size_t bytes, const Piece& piece);
   [[nodiscard]] bool on_gpu(const void* address) const;
-  /// Memory of CUDA's, or host memory that is registered with it: it can be copied without waiting.
+  /// Is it CUDA memory, or host memory that is registered with CUDA? Then it can be copied without
+  /// waiting.
   [[nodiscard]] bool is_known(const void* address) const;
   void require_stream(CUstream stream, const device::Call& call) const;
   void require_reached(const device::Call& call, const char* argument, const void* address) const;
   [[nodiscard]] std::uint64_t leave(CUstream stream, const device::Call& call);
   void leave_transfer(CUstream stream, const device::Call& call);
   [[nodiscard]] std::uint64_t leave_element(CUstream stream, const device::Call& call);
-  /// The answer to a call in `stream`; null: in a stream that no other call is in.
+  /// Waits for the result of a call in `stream`; null: in a stream that has no other call.
   [[nodiscard]] std::uint64_t await_answer(const CUstream* stream, const device::Call& call,
                                            unsigned threads);
-  /// Runs `work` with the context current, guarded() also locked; an Error becomes a fault of the
-  /// PE, and its code the result.
+  /// Runs `work` with the context current; guarded() also takes the lock. An Error becomes a fault
+  /// of the PE, and its code is returned.
   int in_context(const std::function<void()>& work);
   void guarded(const std::function<void()>& work);
   void load_service();
@@ -103,8 +106,8 @@ class CudaHostOps final : public device::HostOps {
   [[nodiscard]] CUfunction grid_kernel(const device::Call& call) const;
   void launch_grid(CUstream stream, CUfunction kernel, GridRequest& request, std::uint64_t blocks,
                    std::uint64_t threads);
-  /// Leaves a collective in `stream` that a kernel of its own makes. False where none does: the
-  /// service kernel has to.
+  /// Queues a collective in `stream` that has a kernel of its own. Returns false if there is none:
+  /// then the service kernel has to execute it.
   [[nodiscard]] bool launch_collective(CUstream stream, const device::Call& call,
                                        std::uint64_t* answer);
 
@@ -117,13 +120,14 @@ class CudaHostOps final : public device::HostOps {
   CUfunction move_kernel_ = nullptr, sync_kernel_ = nullptr;
   CUfunction reduce_kernels_[device::kReduceOps][device::kElementTypes] = {};
   unsigned most_blocks_ = 1;
-  bool reaches_all_ = false;  ///< kernels: any memory of the process
+  bool reaches_all_ = false;  ///< kernels can access any memory of the process
   abi::DeviceState state_;
   const GpuMapping* mapping_ = nullptr;
-  char* pinned_ = nullptr;         ///< kStagingBytes: transfers on the network path
-  std::uint64_t* word_ = nullptr;  ///< pinned: the answer under the mutex, then those of slots
+  char* pinned_ = nullptr;  ///< kStagingBytes bytes, for transfers on the network path
+  /// pinned: the result under the mutex, followed by those of slots.
+  std::uint64_t* word_ = nullptr;
   Slot slots_[kSlots];
-  std::atomic<int> in_collectives_{0};  ///< host threads
+  std::atomic<int> in_collectives_{0};  ///< number of host threads
   std::mutex mutex_;
   std::function<int(const char*, int)> sync_;
   std::function<void(const Error&)> fault_;

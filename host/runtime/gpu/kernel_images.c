@@ -1,4 +1,4 @@
-// The fatbins of the library's kernels as bytes of it.
+// The fatbins of the library's kernels as bytes in the library.
 #define GSHMEM_IMAGE(NAME, FATBIN) \
   __asm__(                         \
       ".section .rodata\n"         \

@@ -1,6 +1,7 @@
-// The service kernel: one call record, by the same device code that kernels use. One block: of one
-// thread for a host thread that waits, of more in a stream of the application's. Compiled to a
-// fatbin that the library carries (host/CMakeLists.txt), loaded with the driver API.
+// The service kernel: it executes one call record by the same device code that kernels use. It has
+// one block: of one thread for a host thread that waits, of more in a stream of the application.
+// Compiled to a fatbin that the library contains (host/CMakeLists.txt), and loaded with the driver
+// API.
 #include "host/runtime/gpu/service.h"
 
 #include <gshmem/device/api/execute.h>

@@ -1,4 +1,5 @@
-// What the host asks of the service kernel; shared by host_ops.cpp, stream_ops.cpp and service.cu.
+// The requests of the host to the service kernel; shared by host_ops.cpp, stream_ops.cpp and
+// service.cu.
 #pragma once
 
 #include <gshmem/device/core/call_record.h>
@@ -9,12 +10,12 @@ namespace gshmem {
 
 struct ServiceRequest {
   device::Call call;
-  std::uint64_t* answer;  ///< in host memory; null = nobody asks
-  char name[56];          ///< of the call, where the GPU reads it
+  std::uint64_t* answer;  ///< in host memory; null = not requested
+  char name[56];          ///< name of the call, which the GPU can read
 };
 
 inline constexpr char kServiceKernel[] = "gshmem_service";
-inline constexpr unsigned kServiceThreads = 512;  ///< of its one block, at most
+inline constexpr unsigned kServiceThreads = 512;  ///< maximum number of threads of its block
 
 }  // namespace gshmem
 

@@ -1,5 +1,5 @@
-// Call records in streams of the application's. Whatever is done here is done in the stream: no
-// waiting, no memory that a later call reuses, nothing that a capture refuses.
+// Call records in streams of the application. All work is done in the stream: nothing waits, no
+// memory is used that a later call reuses, and nothing is called that a capture refuses.
 #include "host/runtime/gpu/host_ops.h"
 
 #include <gshmem/device/pe/p2p.h>
@@ -14,7 +14,7 @@ using device::CallKind;
 
 namespace {
 
-/// To mapped PEs the copy engine moves what is longer.
+/// For mapped PEs the copy engine transfers larger sizes.
 constexpr std::uint64_t kKernelBytes = 256 << 10;
 
 bool is_transfer(CallKind kind) {
@@ -23,7 +23,7 @@ bool is_transfer(CallKind kind) {
 
 }  // namespace
 
-/// A thread for 16 bytes or a PE, in full warps.
+/// Returns a thread for 16 bytes or a PE, in full warps.
 unsigned CudaHostOps::threads_for(const Call& call) const {
   constexpr std::uint64_t kWarp = 32;
   std::uint64_t wanted = 1;
@@ -56,7 +56,7 @@ void CudaHostOps::require_reached(const Call& call, const char* argument,
   });
 }
 
-/// The handles of the default streams are of whatever context is current.
+/// The handles of the default streams refer to the current context.
 void CudaHostOps::require_stream(CUstream stream, const Call& call) const {
   if (reinterpret_cast<std::uintptr_t>(stream) <= 2) return;
   CUcontext context = nullptr;
@@ -71,7 +71,8 @@ void CudaHostOps::require_stream(CUstream stream, const Call& call) const {
   });
 }
 
-/// No copy of memory that CUDA does not know: it could wait for what is in the stream before.
+/// Memory that CUDA does not know is not copied here: the copy could wait for earlier work of the
+/// stream.
 void CudaHostOps::leave_transfer(CUstream stream, const Call& call) {
   const bool to_peer = call.kind != CallKind::kGet;
   const void* const local = to_peer ? call.source : call.dest;
@@ -106,7 +107,7 @@ std::uint64_t CudaHostOps::await_answer(const CUstream* stream, const Call& call
   return *answer;
 }
 
-/// The only call in a stream that a thread waits for.
+/// This is the only call in a stream that a thread waits for.
 std::uint64_t CudaHostOps::leave_element(CUstream stream, const Call& call) {
   CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;
   GSHMEM_CU(&cuda_, cuStreamIsCapturing, stream, &capture);

@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::uint64_t kMax = std::numeric_limits<std::uint64_t>::max();
 
-/// First multiple of `step` (a power of two) that is not below `bytes`; it has to exist.
+/// Returns the first multiple of `step` (a power of two) that is not below `bytes`; it must exist.
 std::uint64_t round_up(std::uint64_t bytes, std::uint64_t step) {
   return (bytes + step - 1) & ~(step - 1);
 }
@@ -63,7 +63,7 @@ bool OffsetAllocator::allocate_at(std::uint64_t offset, std::uint64_t bytes, Whe
   return true;
 }
 
-/// Makes `block`, at `offset`, of a part of a free block.
+/// Makes `block`, at `offset`, from a part of a free block.
 void OffsetAllocator::carve(Block hole, std::uint64_t offset, Extent block) {
   remove_free(by_offset_.find(hole.offset));
   by_offset_.emplace(offset, block);
@@ -137,8 +137,8 @@ std::vector<OffsetAllocator::Block> OffsetAllocator::blocks() const {
   return all;
 }
 
-/// The bytes that a request takes from the heap; with room left for `alignment` - 1 bytes of
-/// padding.
+/// Returns the bytes that a request takes from the heap; `alignment` - 1 bytes of padding must fit,
+/// too.
 std::uint64_t OffsetAllocator::reserved_for(std::uint64_t bytes, std::uint64_t alignment,
                                             Where where) const {
   if (bytes == 0) {
@@ -153,12 +153,14 @@ std::uint64_t OffsetAllocator::reserved_for(std::uint64_t bytes, std::uint64_t a
   return round_up(bytes, granularity_);
 }
 
-/// Bytes from `offset` to the first aligned offset, without computing that: it may not exist.
+/// Returns the bytes from `offset` to the first aligned offset, without computing that offset: it
+/// may not exist.
 std::uint64_t OffsetAllocator::padding_at(std::uint64_t offset, std::uint64_t alignment) const {
   return (alignment - ((offset + origin_) & (alignment - 1))) & (alignment - 1);
 }
 
-/// The smallest hole that can hold the request, the lowest of equal ones; end() when there is none.
+/// Returns the smallest free block that can hold the request, the lowest of equal ones; end() when
+/// there is none.
 OffsetAllocator::BySize::const_iterator OffsetAllocator::best_fit(std::uint64_t bytes,
                                                                   std::uint64_t alignment) const {
   auto hole = free_by_size_.lower_bound({bytes, 0});

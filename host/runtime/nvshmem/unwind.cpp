@@ -1,7 +1,7 @@
-// Exceptions inside libgshmem where libnvshmem_host was opened by dlopen. glibc 2.35 and later tell
-// the unwinder of what dlopen has brought from the opened library on, and a filter's filtee stands
-// before it in their list. Nobody would catch what libgshmem throws, and the process would end. So
-// its frames are registered by hand where that has happened.
+// Makes exceptions inside libgshmem work if libnvshmem_host was opened by dlopen. glibc 2.35 and
+// later lists for the unwinder the libraries that dlopen has loaded, from the opened library on. A
+// filter's filtee comes before it in that list. So an exception of libgshmem would not be caught,
+// and the process would end. Therefore its frames are registered here if that has happened.
 #include <dlfcn.h>
 #include <link.h>
 
@@ -10,7 +10,7 @@
 
 extern "C" {
 void gshmem_finalize(void);
-// Of libgcc_s, which has no header for them.
+// A function of libgcc_s, which has no header for it.
 void __register_frame(void* begin);    // NOLINT(bugprone-reserved-identifier)
 void __deregister_frame(void* begin);  // NOLINT(bugprone-reserved-identifier)
 }
@@ -37,9 +37,9 @@ int look_at(dl_phdr_info* info, std::size_t, void* data) {
   return here ? 1 : 0;
 }
 
-/// Linux Standard Base 5.0, core, section 10.6.2: a version, how three fields are written, and the
-/// first of them, which is the begin of .eh_frame. Linkers write it relative to its place, in 4
-/// bytes.
+/// Linux Standard Base 5.0, core, section 10.6.2: the header has a version, the encodings of three
+/// fields, and the first field, which is the start of .eh_frame. Linkers write it relative to its
+/// address, in 4 bytes.
 void* frames_of(const unsigned char* header) {
   constexpr unsigned char kVersion = 1, kRelativeOf4Bytes = 0x1b;
   if (!header || header[0] != kVersion || header[1] != kRelativeOf4Bytes) return nullptr;
