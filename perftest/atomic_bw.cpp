@@ -1,6 +1,6 @@
-// Rate of atomic operations: every thread works on words of its own at the target. For those that
-// draw tickets (fetch_add, fetch_inc) all threads of all PEs also draw from one word. No ticket may
-// be missing or come twice.
+// Rate of atomic operations: every thread works on words of its own at the target. For operations
+// that return a ticket (fetch_add, fetch_inc) all threads of all PEs also draw from one word. No
+// ticket may be missing or appear twice.
 #include "perftest/common/atomics.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@ struct AtomicStream {
   Atomic op;
   T* words;
   std::size_t count;
-  std::uint64_t origin;  ///< first iteration on these words
+  std::uint64_t origin;  ///< number of the first iteration on these words
   int pe;
 
   GSHMEM_FN void operator()(const gshmem::LaunchContext& ctx, Span span) const {
@@ -28,18 +28,19 @@ struct AtomicStream {
     template <Atomic kOp>
     GSHMEM_FN void run() const {
       const Place place = thread_place(ctx);
-      T seen{};  // what came back is used, or the compiler need not wait for it, nor fetch it
+      // The results are used: otherwise the compiler need not wait for them, nor fetch them.
+      T seen{};
       for (unsigned i = 0; i < span.count; ++i) {
         const std::uint64_t iteration = span.first + i;
         const T operand = operand_of<T>(kOp, iteration);
-        // Only compare_swap looks at it: the operand of the iteration before.
+        // Only compare_swap uses it: the operand of the previous iteration.
         const T expected = iteration == body.origin ? T{0} : operand_of<T>(kOp, iteration - 1);
         for (std::size_t w = place.index; w < body.count; w += place.count) {
           seen =
               static_cast<T>(seen ^ perform<kOp>(ctx, body.words + w, operand, expected, body.pe));
         }
       }
-      // Hardly ever, and then a word that nobody looks at.
+      // This almost never happens, and the word is not read.
       if (seen == static_cast<T>(0x5ca1ab1e)) body.words[body.count + 1] = seen;
     }
   };
@@ -48,7 +49,7 @@ struct AtomicStream {
 template <class T>
 struct DrawTickets {
   T* counter;  ///< on PE 0
-  T* drawn;    ///< of this PE
+  T* drawn;    ///< for this PE
   GSHMEM_FN void operator()(const gshmem::LaunchContext& ctx, Span span) const {
     T* mine = drawn + thread_place(ctx).index * span.count;
     for (unsigned i = 0; i < span.count; ++i) mine[i] = ctx.atomic_fetch_add(counter, 1, 0);
@@ -84,7 +85,7 @@ template <class T>
 Measurement run_size(Bench& bench, Atomic op, gshmem::SymmetricArray<T>& words,
                      const gshmem::LaunchShape& shape, std::size_t count) {
   const Role role = bench.role();
-  // The next word must stay as it is.
+  // The next word must not change.
   std::vector<T> image(count + 1, initial_value<T>(op));
   words.write(image, bench.my_pe());
   const std::uint64_t first = bench.iterations_taken();

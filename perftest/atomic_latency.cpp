@@ -1,5 +1,5 @@
-// Time of an atomic operation by one thread: of a fetching one until the old value is back (the
-// next address depends on it), of another one with quiet.
+// Time of an atomic operation by one thread. A fetching one is timed until the old value has
+// arrived (the next address depends on it), any other one with quiet.
 #include "perftest/common/atomics.h"
 
 namespace perftest {
@@ -8,9 +8,9 @@ namespace {
 template <class T>
 struct AtomicAgain {
   Atomic op;
-  T* target;             ///< symmetric, with room for a second word
-  T* expected;           ///< what it must hold now; of this PE
-  std::uint64_t* wrong;  ///< of this PE
+  T* target;             ///< symmetric, with space for a second word
+  T* expected;           ///< the expected value of the word; on this PE
+  std::uint64_t* wrong;  ///< on this PE
   int pe;
 
   GSHMEM_FN void operator()(const gshmem::LaunchContext& ctx, Span span) const {

@@ -1,6 +1,7 @@
-// Time of a call, one after the other, by all who can make it: threads, warps and blocks of a
-// kernel, the host, and a stream. From the first call until what the last one asked for is done.
-// On a stream the host's own part of a call is shorter. Collectives: collective_latency.
+// Time of a call, one after the other, by every kind of caller: threads, warps and blocks of a
+// kernel, the host, and a stream. It is measured from the first call to the completion of the last.
+// On a stream the host's own part of a call is shorter. Collectives are measured by
+// collective_latency.
 #include "perftest/common/calls.h"
 
 #include <array>
@@ -8,7 +9,7 @@
 namespace perftest {
 namespace {
 
-/// Memory of all calls, and what it must hold.
+/// The memory of all calls, and its expected contents.
 class Scene {
  public:
   explicit Scene(Bench& bench)
@@ -21,7 +22,7 @@ class Scene {
     of_host_.fill(kHeld);
   }
 
-  /// The objects of calls by `By`.
+  /// Returns the objects of calls by `By`.
   template <class By>
   At at(std::size_t bytes) {
     std::uint64_t* const own = std::is_same_v<By, ByHost> ? of_host_.data() : words_.data() + kOwn;
@@ -39,7 +40,7 @@ class Scene {
   }
   [[nodiscard]] std::uint64_t* wrong() const { return wrong_.data(); }
 
-  /// Collective: as it is before the first call.
+  /// Collective: sets the memory to its state before the first call.
   void prepare(const Check& check, std::size_t extent) {
     std::vector<std::uint64_t> words(kWords, kHeld);
     words[0] = check.initial;
@@ -47,7 +48,7 @@ class Scene {
     words_.write(words, bench_.my_pe());
     exchange_.prepare(extent);
   }
-  /// Collective: as it must be after `calls` of each PE that makes them.
+  /// Collective: checks the state after `calls` calls of each PE that makes them.
   void look(const Check& check, const std::string& name, std::size_t extent, std::uint64_t calls) {
     const Role role = bench_.role();
     bench_.barrier();
@@ -76,8 +77,8 @@ class Scene {
     }
   }
 
-  /// Collective, of calls in which all PEs meet. They come late in turn. After each all look
-  /// whether the others have come to it, and whether a put before it has arrived.
+  /// Collective, for calls that synchronize all PEs. The PEs arrive late in turn. After each call
+  /// every PE checks that the others have entered it, and that a put before it has arrived.
   template <class By, class C>
   void verify_meeting(const gshmem::LaunchShape& shape) {
     constexpr std::uint64_t kVerified = 20, kLateNs = 20000;
@@ -95,7 +96,7 @@ class Scene {
       }
       words_.write(std::span(&number, 1), my_pe);
       call_once<By, C>(shape, here, number, wrong());
-      // Others may be on their way to the next one.
+      // Others may be in the next call already.
       std::uint64_t found = 0;
       for (int pe = 0; pe < n_pes; ++pe) {
         words_.read(std::span(&found, 1), pe);
@@ -111,7 +112,7 @@ class Scene {
   }
 
  private:
-  /// Words after the first, which calls are about.
+  /// Words after the first, which calls use.
   enum : std::size_t { kMailbox = 1, kCounter, kSetAt, kOwn = kSetAt + kSet };
   static constexpr std::size_t kWords = kOwn + 2 * kSet;
 
@@ -126,7 +127,7 @@ class Scene {
 template <class By, class C>
 void run_call(Bench& bench, Scene& scene, const std::string& scope) {
   constexpr Check kCheck = C::kCheck;
-  // functions.def, "Locks": they may need GSHMEM_AMO=nic.
+  // See functions.def, "Locks": they may need GSHMEM_AMO=nic.
   if (kCheck.kind == Check::kLock && bench.on_gpu() && bench.path() == Path::kNetwork) return;
   const gshmem::LaunchShape shape = shape_of_caller(bench, scope);
   std::vector<std::size_t> sizes{sizeof(std::uint64_t)};

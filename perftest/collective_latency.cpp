@@ -1,7 +1,7 @@
 // Time of collectives of all PEs, by one thread, warp or block of each, by their hosts, or on their
-// streams: mean over the PEs. The size is what a PE gives to one other (alltoall, broadcast,
-// fcollect, collect), what is reduced (reduce, scans), or what a PE gets of it (reducescatter).
-// Tiles: with the wait for them.
+// streams; the result is the mean over the PEs. The size is the data that a PE puts to one other
+// (alltoall, broadcast, fcollect, collect), that is reduced (reduce, scans), or that a PE receives
+// (reducescatter). Tiles are measured with the wait for them.
 #include "perftest/common/calls.h"
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 namespace perftest {
 namespace {
 
-/// Parts of `count` elements, one for each PE, or one.
+/// Does the source have parts of `count` elements, one for each PE, or only one?
 template <Id kId>
 inline constexpr bool kSourceHasParts =
     kId == Id::alltoall || kId == Id::alltoalls || kId == Id::reducescatter;
@@ -20,10 +20,10 @@ inline constexpr bool kDestHasParts =
 template <Id kId>
 inline constexpr bool kOfTiles = kId >= Id::tile_put;
 
-/// Source and result of a PE. Few and small values, of which a sum is exact.
+/// The source and result of a PE. Values are few and small, so that sums are exact.
 template <Id kId>
 struct Model {
-  /// Elements that follow each other, and from them to the next ones how many times as many.
+  /// The number of contiguous elements, and the distance to the next ones in units of that.
   static constexpr std::size_t kRow = kOfTiles<kId> ? kTileWidth : 1;
   static constexpr std::size_t kStep = kOfTiles<kId> || kId == Id::alltoalls ? kApart : 1;
   using Element = std::conditional_t<kId == Id::maxloc_reduce, gshmem_double2_t, float>;
@@ -36,20 +36,21 @@ struct Model {
   [[nodiscard]] std::size_t source_count() const { return elements(kSourceHasParts<kId>); }
   [[nodiscard]] std::size_t dest_count() const { return elements(kDestHasParts<kId>); }
 
-  /// Element `at` of PE `pe` in round `round`, gaps not counted.
+  /// Returns element `at` of PE `pe` in round `round`, gaps not counted.
   static float value(int pe, std::size_t at, std::uint64_t round) {
     return static_cast<float>((at * 7 + static_cast<std::size_t>(pe) * 13 + round * 29) % 61);
   }
   static void set(float& element, float value, int) { element = value; }
   static void set(gshmem_double2_t& element, float value, int place) {
-    element.x = static_cast<double>(static_cast<int>(value) % 3);  // the largest is not alone
+    // The maximum occurs more than once.
+    element.x = static_cast<double>(static_cast<int>(value) % 3);
     element.y = place;
   }
   static bool same(float a, float b) { return a == b; }
   static bool same(const gshmem_double2_t& a, const gshmem_double2_t& b) {
     return a.x == b.x && a.y == b.y;
   }
-  /// Where element `at` is, gaps counted.
+  /// Returns the position of element `at`, gaps counted.
   static std::size_t place(std::size_t at) { return at / kRow * kRow * kStep + at % kRow; }
   static std::vector<Element> gaps(std::size_t count) {
     std::vector<Element> all(count);
@@ -94,7 +95,7 @@ struct Model {
   }
 };
 
-/// Whether larger sizes are worth their time.
+/// Returns whether larger sizes are worth their time.
 template <Id kId, class By>
 [[nodiscard]] bool run_size(Bench& bench, const std::string& scope, std::size_t bytes) {
   using C = Call<By, kId>;
@@ -116,7 +117,7 @@ template <Id kId, class By>
                        [](const auto& a, const auto& b) { return Model<kId>::same(a, b); });
   };
   std::uint64_t bad = bench.options().inject_corruption ? 1 : 0;
-  // Other data in every round; the calls that are timed find those of the last one.
+  // Every round has other data; timed calls find the data of the last round.
   call_once<By, C>(shape, at, 0, wrong.data());
   for (std::uint64_t round = 1; round <= kVerified; ++round) {
     source.write(model.source(round), bench.my_pe());

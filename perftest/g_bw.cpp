@@ -1,4 +1,4 @@
-// Bandwidth of g: every thread fetches its elements one by one, and with --unroll asks for several
+// Bandwidth of g: every thread fetches its elements one by one, and with --unroll requests several
 // before it uses the first.
 #include "perftest/common/elements.h"
 #include "perftest/common/timing.h"

@@ -1,5 +1,5 @@
 // Time of a g: one thread follows a chain of indices through the memory of another PE. So no load
-// can begin before the previous one is back.
+// can begin before the previous one has returned.
 #include "perftest/common/run.h"
 #include "perftest/common/timing.h"
 
@@ -7,7 +7,7 @@ namespace perftest {
 namespace {
 
 constexpr std::size_t kNodes = 128;      // an index fits in one byte
-constexpr std::size_t kNodeBytes = 128;  // a cache line each
+constexpr std::size_t kNodeBytes = 128;  // one cache line each
 
 template <class T>
 constexpr std::size_t kPitch = kNodeBytes / sizeof(T);
@@ -15,7 +15,7 @@ constexpr std::size_t kPitch = kNodeBytes / sizeof(T);
 template <class T>
 struct Chase {
   const T* nodes;
-  T* position;  ///< of this PE, from launch to launch
+  T* position;  ///< of this PE; kept between launches
   int pe;
 
   GSHMEM_FN void operator()(const gshmem::LaunchContext& ctx, Span span) const {
@@ -25,8 +25,8 @@ struct Chase {
   }
 };
 
-/// A cycle through all nodes that no hardware foresees (Sattolo's algorithm), of its own on each
-/// PE.
+/// Makes a cycle through all nodes that no hardware predicts (Sattolo's algorithm), a different one
+/// on each PE.
 template <class T>
 std::vector<T> make_chain(int pe) {
   std::vector<std::byte> random(kNodes * 8);

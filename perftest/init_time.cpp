@@ -1,7 +1,7 @@
 // How long a job takes to start and to end: init, an allocation, a barrier of the hosts, finalize;
-// each the time of the slowest PE. The first init of a process loads the driver and makes the GPU's
-// context, later ones do not, so they are told apart. With --pes an init includes the start of the
-// threads.
+// each is the time of the slowest PE. The first init of a process loads the driver and creates the
+// GPU's context, and later ones do not, so they are listed separately. With --pes an init includes
+// the start of the threads.
 #include "perftest/common/run.h"
 
 #include <algorithm>
@@ -12,12 +12,12 @@ namespace {
 
 constexpr std::size_t kAllocation = 16 << 20;
 enum Step { kInit, kMalloc, kBarrier, kFinalize, kSteps };
-/// Nanoseconds of each step between two ends of the library.
+/// The nanoseconds of each step between two finalizes.
 using Life = std::array<double, kSteps>;
 
 double now() { return static_cast<double>(gshmem::device::now_ns()); }
 
-/// The work of a PE between init and finalize. The time of finalize is its beginning, for now.
+/// The work of a PE between init and finalize. For now it stores when finalize begins.
 void live(double started, Life& life) {
   using Memory = gshmem::SymmetricArray<std::byte>;
   const double up = now();
@@ -61,7 +61,7 @@ void report(Bench& bench, std::span<const Life> lives) {
 
 void run(const Program& program, const Options& options) {
   const unsigned count = std::max(2u, options.repetitions ? options.repetitions : 3);
-  // Indexed by thread of this process.
+  // It is indexed by the thread of this process.
   std::vector<std::vector<Life>> lives(std::max(1u, options.pes), std::vector<Life>(count));
   const auto mine = [&](int pe) -> std::vector<Life>& {
     return lives[options.pes ? static_cast<std::size_t>(pe) : 0];

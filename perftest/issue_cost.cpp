@@ -2,16 +2,16 @@
 // into work queues whose consumer only acknowledges (common/ack_rig.h). No transfer takes place;
 // the entries, records and doorbells are checked instead.
 //
-// Rows of clocks: the writer is one thread on a queue that others might share, the same after it
-// has acquired ("after a wait"), one thread on a queue of its own, or a converged warp. Each row
-// says where the queue is. The doorbell is a word in memory, the register of a card ("register"),
-// or a word after the record, as a host thread forwards it to a card ("record"). "burst of n":
-// gshmem::Burst on an exclusive queue, which rings after every n puts (of a warp: after every n of
-// all 32 threads).
+// Rows of clocks: the writer is one thread on a queue that others might share, the same after an
+// acquire ("after a wait"), one thread on a queue of its own, or a converged warp. Each row says
+// where the queue is. The doorbell is a word in memory, the register of a NIC ("register"), or a
+// word after the record, as a host thread forwards it to a NIC ("record"). "burst of n":
+// gshmem::Burst on an exclusive queue, which rings after every n puts (with a warp: after every n
+// of all 32 threads).
 //
-// Rows of rates: 1 to 64 queues, a block for each, or the bursts of a warp. The rate is the GPU's
-// own where a kernel acknowledges ("gpu acks"). Where host threads do, it is also that of doorbells
-// on their way to the host's memory.
+// Rows of rates: 1 to 64 queues, with a block for each, or the bursts of a warp. If a kernel
+// acknowledges ("gpu acks"), the rate is the GPU's own. If host threads do, it also includes the
+// path of doorbells to host memory.
 #include "perftest/common/ack_rig.h"
 #include "perftest/common/run.h"
 #include "perftest/common/timing.h"
@@ -25,8 +25,8 @@ constexpr unsigned kMostQueues = AckKernel::kMaxThreads;
 struct IssuePuts {
   static constexpr unsigned kMaxThreads = 1024;
   std::uint64_t *dest, *source;
-  std::uint64_t* clocks;  ///< of the first thread of each block, the last pass
-  bool acquires;          ///< before each, as a wait does that ends: nothing is cached then
+  std::uint64_t* clocks;  ///< clocks of the first thread of each block in the last pass
+  bool acquires;  ///< acquires before each put, as the end of a wait does: then nothing is cached
 
   GSHMEM_FN void operator()(const gshmem::LaunchContext& ctx, Span span) const {
     const int pe = ctx.my_pe();
@@ -42,7 +42,7 @@ struct IssuePuts {
   }
 };
 
-/// The puts by a burst of a thread, or of a warp.
+/// Puts by a burst of a thread, or of a warp.
 struct IssueBurst {
   static constexpr unsigned kMaxThreads = 32;
   std::uint64_t *dest, *source;
@@ -80,7 +80,7 @@ struct Case {
   std::string name;
   RigShape rig;
   unsigned threads = 1;  ///< on each queue, one block
-  unsigned burst = 0;    ///< puts of a thread between two doorbells; 0: puts of their own
+  unsigned burst = 0;    ///< puts of a thread between two doorbells; 0: no burst
   bool acquires = false;
 };
 
@@ -145,7 +145,7 @@ class IssueCost {
   gshmem::SymmetricArray<std::uint64_t> dest_, source_, clocks_;
 };
 
-/// Both sides on GPUs; in CPU mode there is one memory.
+/// On GPUs there are both sides; in CPU mode there is one memory.
 std::vector<std::pair<std::string, MemorySide>> sides(const Bench& bench) {
   if (!bench.on_gpu()) return {{"host", MemorySide::kHost}};
   return {{"gpu", MemorySide::kGpu}, {"host", MemorySide::kHost}};

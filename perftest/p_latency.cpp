@@ -1,5 +1,6 @@
-// Time of a p that has arrived: p, then quiet, by one thread. Where PEs map each other, also with
-// the two fences that a quiet could be: a release, which only orders, and a full one.
+// Time of a p that has arrived: p, then quiet, by one thread. If PEs map each other, it is also
+// measured with the two fences that a quiet could be: a release, which only orders, and a full
+// fence.
 #include "perftest/common/run.h"
 #include "perftest/common/timing.h"
 

@@ -13,7 +13,7 @@ namespace abi = gshmem::abi;
 
 constexpr std::size_t kLine = 128, kPage = 4096;
 constexpr std::uint32_t kFirstNumber = 0x100;
-/// Keys that a mix-up would show in.
+/// Keys that reveal a mix-up.
 constexpr std::uint32_t kLocalKey = 0x1a2b3c, kRemoteKey = 0x4d5e6f;
 constexpr unsigned kMostConsumers = 8;
 
@@ -86,7 +86,7 @@ AckKernel AckRig::ack_kernel() const {
 
 void AckRig::make_views() {
   const auto me = static_cast<std::size_t>(state_.my_pe);
-  const std::size_t total = (me + 1) * shape_.queues;  // those to other PEs are never used
+  const std::size_t total = (me + 1) * shape_.queues;  // queues to other PEs are never used
   std::vector<abi::QueueView> views(total);
   cursors_ = allocate(MemorySide::kGpu, total * sizeof(abi::QueueCursor));
   auto* cursors = reinterpret_cast<abi::QueueCursor*>(cursors_.get());
@@ -138,9 +138,9 @@ void AckRig::make_views() {
        .bell = shape_.bell});
 }
 
-/// Completes what the doorbells of every `of`th queue cover.
+/// Completes the entries that the doorbells of every `of`th queue cover.
 void AckRig::consume(unsigned nth, unsigned of) {
-  constexpr unsigned kIdleRounds = 4096;  // then the core is given away: tests have few
+  constexpr unsigned kIdleRounds = 4096;  // afterwards the core is yielded: tests have few
   unsigned idle = 0;
   const std::atomic_ref stop(*reinterpret_cast<std::uint32_t*>(stop_.get()));
   while (stop.load(std::memory_order_relaxed) == 0) {
@@ -168,7 +168,7 @@ std::string AckRig::check_queue(unsigned queue, const RigWork& work, bool corrup
   const std::uint64_t published = abi::PublishedWord::end(cursor.ready);
   if (published != wanted) return in_queue(queue, "published", published, wanted);
   AckWatch watch;
-  // A kernel notes what it has acknowledged a moment after.
+  // A kernel stores its acknowledgements a moment later.
   for (int look = 0; look < 1000; ++look) {
     copy(&watch, watches() + queue, sizeof(watch));
     if (watch.acknowledged == wanted) break;
@@ -184,7 +184,7 @@ std::string AckRig::check_queue(unsigned queue, const RigWork& work, bool corrup
   }
   std::vector<unsigned char> entries(std::size_t{kDepth} * abi::kWqebbBytes);
   copy(entries.data(), entries_.get() + queue * entries.size(), entries.size());
-  if (corrupt) entries[abi::kSegmentBytes + 7] ^= 0x08;  // of the first remote address
+  if (corrupt) entries[abi::kSegmentBytes + 7] ^= 0x08;  // corrupts the first remote address
   for (std::uint64_t i = wanted - std::min<std::uint64_t>(wanted, kDepth); i < wanted; ++i) {
     const unsigned char* entry = entries.data() + i % kDepth * abi::kWqebbBytes;
     if (std::string problem = check_entry(entry, i, queue, work); !problem.empty()) return problem;
@@ -192,7 +192,7 @@ std::string AckRig::check_queue(unsigned queue, const RigWork& work, bool corrup
   return "";
 }
 
-/// Entry `index`, counted from the queue's beginning: a WRITE of 8 bytes.
+/// Checks entry `index`, counted from the queue's beginning: a WRITE of 8 bytes.
 std::string AckRig::check_entry(const unsigned char* entry, std::uint64_t index, unsigned queue,
                                 const RigWork& work) const {
   const auto control = part_of<abi::ControlSegment>(entry, 0);

@@ -1,7 +1,6 @@
-// Work queues of this PE's own whose consumer only acknowledges: it looks at the doorbells and
-// completes whatever they cover, without reading an entry. What is then measured is what the GPU
-// spends on a put. Nothing is transferred, so what was written into the queues is checked instead
-// (check).
+// Work queues of this PE whose consumer only acknowledges: it polls the doorbells and completes all
+// entries that they cover, without reading an entry. So a measurement shows what the GPU spends on
+// a put. Nothing is transferred; the contents of the queues are checked instead (check).
 #pragma once
 
 #include "perftest/common/gpu.h"
@@ -15,28 +14,28 @@
 
 namespace perftest {
 
-/// Who acknowledges: host threads, with doorbells and completions in the host's memory, or a kernel
-/// beside the one that puts, with both in the GPU's.
+/// What acknowledges: host threads, with doorbells and completions in host memory, or a kernel that
+/// runs beside the one that puts, with both in GPU memory.
 enum class Acks { kHost, kGpu };
 
 struct RigShape {
   unsigned queues = 1;
-  MemorySide memory = MemorySide::kHost;  ///< of entries and doorbell records
+  MemorySide memory = MemorySide::kHost;  ///< memory of entries and doorbell records
   Acks acks = Acks::kHost;
   bool exclusive = false;
   gshmem::abi::Bell bell = gshmem::abi::Bell::kWord;
 };
 
-/// The puts that were made: element `k` of 8 bytes at `source` to element `k` at `dest`, offsets
-/// into the heap. Thread t of the `threads` of a queue puts element (t + i) % elements in iteration
-/// i of [first, last).
+/// The puts that were made: element `k` of 8 bytes at `source` to element `k` at `dest`; these are
+/// offsets into the heap. Thread t of the `threads` of a queue puts element (t + i) % elements in
+/// iteration i of [first, last).
 struct RigWork {
   std::uint64_t source = 0, dest = 0, elements = 0;
   std::uint64_t first = 0, last = 0;
   unsigned threads = 1;
   bool in_order = true;  ///< by iteration, then by thread
   bool carried =
-      false;  ///< entries hold the elements, source_value() each, instead of their address
+      false;  ///< entries contain the elements, source_value() each, instead of their address
 };
 constexpr std::uint64_t source_value(std::uint64_t element) { return 0x5ca1ab1e00000000 + element; }
 
@@ -48,7 +47,7 @@ struct AckWatch {
   bool foreign = false;  ///< a doorbell named another queue
   std::uint64_t acknowledged = 0;
 
-  /// Completes what the doorbell covers. False: nothing new.
+  /// Completes the entries that the doorbell covers. Returns false if there are no new ones.
   GSHMEM_FN bool acknowledge() {
     const std::uint64_t value = gshmem::abi::swap_bytes(gshmem::device::load_acquire(doorbell));
     const auto next = static_cast<std::uint16_t>(value >> 40);
@@ -56,7 +55,7 @@ struct AckWatch {
     if (ahead == 0) return false;
     foreign |= (value & 0xffffffff) >> 8 != number;
     acknowledged += ahead;
-    // Counter of the last entry, signature 0, opcode kRequester.
+    // The word has the counter of the last entry, signature 0 and opcode kRequester.
     const std::uint32_t word = static_cast<std::uint32_t>(static_cast<std::uint16_t>(next - 1))
                                << 16;
     gshmem::device::store_release(completion, gshmem::abi::Be32(word).raw);
@@ -64,16 +63,16 @@ struct AckWatch {
   }
 };
 
-/// The kernel of Acks::kGpu, one block: thread i acknowledges for queue i. It ends when it is told
-/// to, or when it has seen nothing for `patience_ns`.
+/// The kernel of Acks::kGpu, with one block: thread i acknowledges for queue i. It ends when `stop`
+/// is set, or when it has seen nothing for `patience_ns`.
 struct AckKernel {
   static constexpr unsigned kMaxThreads = 64;
   AckWatch* watches;
-  const std::uint32_t* stop;  ///< in the host's memory
+  const std::uint32_t* stop;  ///< in host memory
   std::uint64_t patience_ns;
 
   GSHMEM_FN void operator()(const gshmem::LaunchContext& ctx) const {
-    constexpr unsigned kLook = 256;  // rounds
+    constexpr unsigned kLook = 256;  // number of rounds
     AckWatch& watch = watches[ctx.thread_rank()];
     AckWatch held = watch;
     std::uint64_t moved = gshmem::device::now_ns();
@@ -92,22 +91,23 @@ struct AckKernel {
 
 class AckRig {
  public:
-  static constexpr std::uint32_t kDepth = 1024;  ///< GSHMEM_QP_DEPTH's default
+  static constexpr std::uint32_t kDepth = 1024;  ///< default of GSHMEM_QP_DEPTH
 
-  /// For the PE with state `pe`, on a GPU or in CPU mode. Host threads acknowledge from here on;
+  /// For the PE with state `pe`, on a GPU or in CPU mode. Host threads begin to acknowledge here;
   /// for Acks::kGpu, on GPUs only, the caller launches ack_kernel(). Errors: std::runtime_error.
   AckRig(const gshmem::abi::DeviceState& pe, bool on_gpu, const RigShape& shape);
   ~AckRig();
   AckRig(const AckRig&) = delete;
 
-  /// The PE with these queues: no PE is mapped, and block b uses queue b % queues to the PE itself.
+  /// Returns the state of the PE with these queues: no PE is mapped, and block b uses queue b %
+  /// queues to the PE itself.
   [[nodiscard]] const gshmem::abi::DeviceState& state() const { return state_; }
-  /// A thread for each queue, in ack_stream(). It runs until the rig ends: kernels that are to run
-  /// beside it must have been loaded.
+  /// Has a thread for each queue, and runs in ack_stream() until the rig ends: kernels that are to
+  /// run beside it must have been loaded.
   [[nodiscard]] AckKernel ack_kernel() const;
   [[nodiscard]] CUstream_st* ack_stream() const { return ack_stream_.get(); }
-  /// The mistakes in cursors, records, acknowledgements, and the entries of the last lap; ""
-  /// when they are what `work` makes. `corrupt` flips a bit first.
+  /// Returns the errors in cursors, records, acknowledgements, and the entries of the last lap; ""
+  /// when they match `work`. `corrupt` flips a bit first.
   [[nodiscard]] std::string check(const RigWork& work, bool corrupt) const;
 
  private:
@@ -123,10 +123,10 @@ class AckRig {
   RigShape shape_;
   bool on_gpu_;
   gshmem::abi::DeviceState state_;
-  Memory entries_, records_;                  ///< by shape_.memory
-  Memory doorbells_, completions_, watches_;  ///< where shape_.acks has them
+  Memory entries_, records_;                  ///< placed as in shape_.memory
+  Memory doorbells_, completions_, watches_;  ///< placed as in shape_.acks
   Memory views_, cursors_, used_;             ///< in the PE's memory
-  Memory stop_;                               ///< for who acknowledges; in the host's
+  Memory stop_;                               ///< for the acknowledging threads; in host memory
   Stream ack_stream_;
   std::vector<std::thread> consumers_;
 };

@@ -1,6 +1,6 @@
-// Atomic operations as the atomic programs need them: how each is called, what operand iteration i
-// has, and what it makes of a word. The model runs on the device beside the measurement and on the
-// host after it, so every value is known.
+// Atomic operations for the atomic programs: the call, the operand of iteration i, and the effect
+// on a word. The model runs on the device during the measurement and on the host after it, so every
+// value is known.
 #pragma once
 
 #include "perftest/common/run.h"
@@ -8,7 +8,7 @@
 
 namespace perftest {
 
-/// OP(enumerator, name, fetches, needs): needs is the AMO class of gshmem's type table.
+/// OP(enumerator, name, fetches, needs); needs is the AMO class of gshmem's type table.
 #define PERFTEST_ATOMICS(OP)                      \
   OP(kInc, "inc", false, has_add)                 \
   OP(kAdd, "add", false, has_add)                 \
@@ -31,8 +31,8 @@ enum class Atomic {
 #undef PERFTEST_OP
 };
 
-/// Calls `loop.run<op>()`: what is in it is compiled for each operation, so that a loop has no
-/// branch over them.
+/// Calls `loop.run<op>()`: its body is compiled for each operation, so that a loop has no branch
+/// over them.
 template <class Loop>
 GSHMEM_FN void with_atomic(Atomic op, const Loop& loop) {
   switch (op) {
@@ -52,7 +52,7 @@ inline constexpr bool kFetches = false;
 PERFTEST_ATOMICS(PERFTEST_OP)
 #undef PERFTEST_OP
 
-/// The words before the first iteration: bits for AND to clear, else none.
+/// Returns the words before the first iteration: set bits for AND to clear, otherwise none.
 template <class T>
 T initial_value(Atomic op) {
   return op == Atomic::kAnd || op == Atomic::kFetchAnd ? static_cast<T>(~T{0}) : T{0};
@@ -77,7 +77,7 @@ GSHMEM_FN T operand_of(Atomic op, std::uint64_t iteration) {
   }
 }
 
-/// The word after the operation (a compare_swap whose condition held).
+/// Returns the word after the operation (of a compare_swap whose condition held).
 template <class T>
 GSHMEM_FN T model(Atomic op, T word, T operand) {
   switch (op) {
@@ -102,8 +102,8 @@ GSHMEM_FN T model(Atomic op, T word, T operand) {
   }
 }
 
-/// Does it. Returns the old word if the operation fetches, else `expected`, which is also the
-/// condition of compare_swap.
+/// Executes the operation. Returns the old word if it fetches, otherwise `expected`, which is also
+/// the condition of compare_swap.
 template <Atomic kOp, class T>
 GSHMEM_FN T perform(const gshmem::LaunchContext& ctx, T* dest, T operand, T expected, int pe) {
   if constexpr (kOp == Atomic::kInc || kOp == Atomic::kAdd) ctx.atomic_add(dest, operand, pe);
@@ -125,7 +125,7 @@ GSHMEM_FN T perform(const gshmem::LaunchContext& ctx, T* dest, T operand, T expe
   return expected;
 }
 
-/// The word after the iterations [first, last).
+/// Returns the word after the iterations [first, last).
 template <class T>
 T model_after(Atomic op, std::uint64_t first, std::uint64_t last) {
   T word = initial_value<T>(op);

@@ -17,7 +17,7 @@ Row measure_row(Bench& bench, const Move& move, const std::string& scope,
   return row;
 }
 
-/// How many blocks it takes to fill the path, at the largest size.
+/// Measures how many blocks are needed to saturate the path, at the largest size.
 void sweep_ctas(Bench& bench, const Move& move, const std::string& scope) {
   gshmem::LaunchShape shape = bench.full_shape(scope);
   std::vector<Row> rows;

@@ -1,5 +1,4 @@
-// Code that put_bw and get_bw share: sizes and scopes, or the number of blocks, as the varied
-// thing.
+// The common code of put_bw and get_bw, which vary sizes and scopes, or the number of blocks.
 #pragma once
 
 #include "perftest/common/moves.h"
@@ -8,7 +7,7 @@
 
 namespace perftest {
 
-/// Collective: moves `bytes` bytes per iteration by the groups of `shape`, checked.
+/// Collective: transfers `bytes` bytes per iteration by the groups of `shape`, and checks them.
 using Move = std::function<Measurement(const std::string& scope, const gshmem::LaunchShape& shape,
                                        std::size_t bytes)>;
 
@@ -17,7 +16,7 @@ void run_bandwidth(Bench& bench, const Move& move);
 
 [[nodiscard]] Program bandwidth_program(const char* name, const char* summary, void (*run)(Bench&));
 
-/// The program for Puts or Gets.
+/// Makes the program for Puts or Gets.
 template <class Moves>
 [[nodiscard]] Program bandwidth_program(const char* name, const char* summary) {
   return bandwidth_program(name, summary, [](Bench& bench) {

@@ -10,11 +10,11 @@ namespace perftest {
 namespace {
 
 /// Both clocks (device::now_ns) are read once before and once after all iterations. The GPU's
-/// global timer may advance in steps of up to 1.024 us, so that a measurement is wrong by one step
-/// at most.
+/// global timer may advance in steps of up to 1.024 us, so a measurement is wrong by one step at
+/// most.
 constexpr double kGpuClockStepUs = 1.1, kHostClockStepUs = 0.1;
 
-/// Time that one measurement should take: long against the clock's step, short enough that a whole
+/// The duration of one measurement: long compared with the clock's step, and so short that a whole
 /// table takes seconds.
 constexpr double kGpuTargetUs = 3000, kHostTargetUs = 3000;
 constexpr unsigned kLeastIters = 10, kMostIters = 20000;
@@ -25,8 +25,8 @@ double median(std::vector<double> values) {
   return values.size() % 2 ? values[half] : (values[half - 1] + values[half]) / 2;
 }
 
-/// Where poison between the elements is untouched it becomes what the pattern has there, else
-/// something that differs from it.
+/// If the poison between the elements is untouched, it is replaced by the pattern, otherwise by a
+/// value that differs from it.
 void fill_gaps(std::vector<std::byte>& image, std::size_t bytes, Exchange::Elements elements,
                const PatternKey& key) {
   std::vector<std::byte> wanted(bytes);
@@ -159,7 +159,7 @@ void Bench::add_row(Row row, const Measurement& measured, Trip trip, std::size_t
                     .senders = row.blocks * row.threads};
   row.floor_us = floor_us(claim);
   const auto problem = below_floor(claim);
-  // The measurement is the same on all PEs, so all of them come to this end.
+  // The measurement is the same on all PEs, so all of them end here.
   if (problem) {
     if (report_) std::fprintf(stderr, "%s %s\n", row.name.c_str(), problem->c_str());
     throw Failed{1};
@@ -179,7 +179,7 @@ double Bench::elapsed_ns(unsigned blocks) const {
     start = std::min(start, times[i]);
     end = std::max(end, times[i + 1]);
   }
-  // One tick where the clock did not move: 0 means "took no part".
+  // Returns one tick if the clock did not advance: 0 means "took no part".
   return std::max(static_cast<double>(end - start), 1.0);
 }
 

@@ -1,6 +1,6 @@
 // A perftest's view of its PE: partners, agreement between the PEs, repeated measurements, rows
-// with the floor check. Functions marked collective are called by all PEs in the same order; an
-// error is found by one PE and ends all of them, so that no PE waits for one that has given up.
+// with the floor check. Functions marked collective are called by all PEs in the same order. An
+// error on one PE ends all of them, so that no PE waits for one that has given up.
 #pragma once
 
 #include "perftest/common/floor.h"
@@ -19,17 +19,18 @@ struct Failed {
   int code;
 };
 
-/// Whom this PE sends to (or gets from), and who does so to it; -1 = nobody.
+/// The PE that this PE sends to (or gets from), and the PE that does so to it; -1 = none.
 struct Role {
   int target = -1, source = -1;
   [[nodiscard]] bool is_active() const { return target >= 0; }
 };
 [[nodiscard]] Role role_of(const Options& options, int my_pe, int n_pes);
 
-/// Times of one iteration over the repetitions, mean of the active PEs. The same on all PEs.
+/// Times of one iteration over the repetitions, as the mean of the active PEs. They are the same on
+/// all PEs.
 struct Measurement {
   double min_us = 0, median_us = 0;
-  double fastest_us = 0;  ///< of any PE in any repetition
+  double fastest_us = 0;  ///< fastest of any PE in any repetition
   unsigned iters = 0, active_pes = 0;
 };
 
@@ -37,7 +38,7 @@ class Bench {
  public:
   /// Collective.
   Bench(gshmem::Runtime& runtime, const Options& options);
-  /// Where rows go; PE 0 only.
+  /// Sets the output for rows; on PE 0 only.
   void set_report(Report* report) { report_ = report; }
 
   [[nodiscard]] const Options& options() const { return options_; }
@@ -47,30 +48,31 @@ class Bench {
   [[nodiscard]] Path path() const { return path_; }
   [[nodiscard]] Role role() const { return role_of(options_, my_pe_, n_pes_); }
 
-  /// Shape of a launch in which `scope` makes calls: one thread, one warp, or blocks as in --ctas
-  /// and --threads_per_cta. Errors: UsageError for a partial warp.
+  /// Returns the shape of a launch in which `scope` makes calls: one thread, one warp, or blocks as
+  /// in --ctas and --threads_per_cta. Errors: UsageError for a partial warp.
   [[nodiscard]] gshmem::LaunchShape shape_of(const std::string& scope) const;
-  /// Groups of that scope for which --ctas and --threads_per_cta have room.
+  /// Returns the shape with as many groups of that scope as --ctas and --threads_per_cta allow.
   [[nodiscard]] gshmem::LaunchShape full_shape(const std::string& scope) const;
 
-  /// Collective: the value of every PE, by PE.
+  /// Collective: returns the value of every PE, by PE.
   [[nodiscard]] std::vector<double> gather(double mine);
-  /// Collective: returns when no PE has a problem; else prints them and throws Failed.
+  /// Collective: returns when no PE has a problem; otherwise prints the problems and throws Failed.
   void agree(const std::string& problem);
   void barrier() { gshmem_barrier_all(); }
 
   /// Collective: `run(first, warmup, iters)` is called on all PEs with the same arguments, once to
-  /// choose the number of iterations and then once per repetition; it returns the nanoseconds of
+  /// choose the number of iterations and then once per repetition. It returns the nanoseconds of
   /// `iters` iterations, or 0 on a PE that took no part. `first` is the number of the first
   /// iteration, counted over the whole program, so that flags need no reset.
   using Run = std::function<double(std::uint64_t first, unsigned warmup, unsigned iters)>;
   [[nodiscard]] Measurement repeat(const Run& run);
-  /// The number of the next iteration; the `count` from there on belong to the caller.
+  /// Returns the number of the next iteration; the `count` iterations from there on belong to the
+  /// caller.
   std::uint64_t take_iterations(std::uint64_t count);
   [[nodiscard]] std::uint64_t iterations_taken() const { return next_iteration_; }
 
-  /// Collective: prints the row, unless it is impossible. `wire_bytes` cross the path one after the
-  /// other in one iteration.
+  /// Collective: prints the row, unless it is impossible. In one iteration `wire_bytes` cross the
+  /// path one after the other.
   void add_row(Row row, const Measurement& measured, Trip trip, std::size_t wire_bytes);
   void add_summary(const std::string& key, const std::string& text);
 
@@ -85,14 +87,14 @@ class Bench {
   Options options_;
   int my_pe_, n_pes_;
   bool on_gpu_;
-  gshmem::SymmetricArray<double> board_;  ///< gather: slot of each PE
+  gshmem::SymmetricArray<double> board_;  ///< for gather: a slot for each PE
   gshmem::SymmetricArray<std::uint64_t> stamps_;
   Path path_;
   Report* report_ = nullptr;
   std::uint64_t next_iteration_ = 0;
 };
 
-/// Source and destination of a program that moves bytes, with pattern and poison.
+/// The source and destination of a program that transfers bytes, with pattern and poison.
 class Exchange {
  public:
   /// Collective.
@@ -108,12 +110,12 @@ class Exchange {
   [[nodiscard]] T* dest_as() const {
     return reinterpret_cast<T*>(dest());
   }
-  /// A fresh pattern in the first `source_bytes` of the source, poison in the first `bytes` of the
-  /// destination and after.
+  /// Stores a fresh pattern in the first `source_bytes` of the source, and poison in the first
+  /// `bytes` of the destination and after them.
   void prepare(std::size_t bytes, std::size_t source_bytes);
   void prepare(std::size_t bytes) { prepare(bytes, bytes); }
-  /// Collective: this PE's destination holds the pattern of `from` (-1 = nothing to check), and
-  /// nothing after it.
+  /// Collective: checks that this PE's destination holds the pattern of `from` (-1 = nothing to
+  /// check), and poison after it.
   void check(std::size_t bytes, int from) { check(bytes, from, {}); }
   /// For check: one element of `bytes` bytes in every `stride`.
   struct Elements {

@@ -1,5 +1,5 @@
-// Calls by whom they can be made: a thread, warp or block of a kernel, the host, and a stream.
-// calls.def has each once; Call<By, Id> is one of them as a caller has it, with its check. Included
+// Calls by every kind of caller: a thread, warp or block of a kernel, the host, and a stream.
+// calls.def lists each call once; Call<By, Id> is the form for one caller, with its check. Included
 // by call_latency and collective_latency.
 #pragma once
 
@@ -15,16 +15,16 @@
 
 namespace perftest {
 
-/// Callers besides gshmem's groups.
+/// Callers in addition to gshmem's groups.
 struct ByHost {};
 struct ByStream {};
 template <class By>
 inline constexpr bool kInKernel = !std::is_same_v<By, ByHost> && !std::is_same_v<By, ByStream>;
 
-constexpr std::ptrdiff_t kApart = 2;          // of what has gaps: every second element, or block
-constexpr std::size_t kBlock = 4;             // words that follow each other in ibput
-constexpr std::size_t kSet = 8;               // words that are waited for at a time
-constexpr std::uint64_t kOne = 1, kHeld = 1;  // kHeld: what a word has that does not change
+constexpr std::ptrdiff_t kApart = 2;          // for calls with gaps: every second element, or block
+constexpr std::size_t kBlock = 4;             // words of a block in ibput
+constexpr std::size_t kSet = 8;               // number of words that one call waits for
+constexpr std::uint64_t kOne = 1, kHeld = 1;  // kHeld: value of a word that does not change
 constexpr int kRoot = 0;
 
 /// Tiles are rows of a matrix of twice their width.
@@ -40,7 +40,7 @@ GSHMEM_FN FloatTile tile_of(std::byte* first, std::size_t bytes) {
 }
 struct NoBound {};
 
-/// Defaults of CPU mode.
+/// The defaults of CPU mode.
 inline Options calls_on_cpu() {
   return {.min_size = 8,
           .max_size = 1 << 10,
@@ -55,15 +55,15 @@ struct At {
   std::byte* dest;
   std::byte* source;
   std::size_t bytes;
-  int pe;                  ///< whom it names
-  std::uint64_t* word;     ///< that it changes or looks at
-  std::uint64_t* set;      ///< kSet words of this PE's, all kHeld
+  int pe;                  ///< the PE that the call names
+  std::uint64_t* word;     ///< the word that it changes or reads
+  std::uint64_t* set;      ///< kSet words of this PE, all kHeld
   std::uint64_t* values;   ///< kSet values to compare those with, in memory of the caller
-  std::uint64_t* result;   ///< room for kSet words, in memory of the caller
-  std::uint64_t* counter;  ///< of PE 0, under the lock
+  std::uint64_t* result;   ///< space for kSet words, in memory of the caller
+  std::uint64_t* counter;  ///< on PE 0, protected by the lock
   long* lock;
-  std::uint64_t* mailbox = nullptr;  ///< of `pe`, gets the number before the call
-  std::uint64_t number = 0;          ///< of the call, from 1
+  std::uint64_t* mailbox = nullptr;  ///< on `pe`; receives the number before the call
+  std::uint64_t number = 0;          ///< number of the call, from 1
   gshmemx_stream_t stream = nullptr;
 
   template <class T>
@@ -82,24 +82,25 @@ struct At {
   GSHMEM_FN void count_up() const { gshmem_uint64_p(counter, gshmem_uint64_g(counter, 0) + 1, 0); }
 };
 
-/// How the data of a call are known to be right, and what crosses the path at least.
+/// How the data of a call is checked, and what crosses the path at least.
 struct Check {
   enum Kind {
-    kPuts,        ///< the source is in `dest` of the PE that is named
-    kGets,        ///< its source is in `dest` of the caller
-    kWord,        ///< the word of the PE that is named is `expected`
-    kOwnWord,     ///< that of the caller is
-    kAnswer,      ///< the answer alone
-    kLock,        ///< all PEs have counted up
-    kMeet,        ///< all PEs have come
-    kCollective,  ///< collective_latency looks
+    kPuts,        ///< the source must be in `dest` of the named PE
+    kGets,        ///< the named PE's source must be in `dest` of the caller
+    kWord,        ///< the word of the named PE must be `expected`
+    kOwnWord,     ///< the word of the caller must be `expected`
+    kAnswer,      ///< only the result is checked
+    kLock,        ///< all PEs must have incremented the counter
+    kMeet,        ///< all PEs must have entered the call
+    kCollective,  ///< collective_latency checks it
   };
   Kind kind;
   Trip trip = Trip::kStream;
-  Exchange::Elements elements{};             ///< that are moved, with gaps
-  std::uint64_t initial = 0;                 ///< of the word
-  std::uint64_t (*expected)(std::uint64_t);  ///< of the word after so many calls; null: anything
-  bool completes = false;                    ///< a put before it has arrived after it
+  Exchange::Elements elements{};  ///< the elements that are transferred, with gaps
+  std::uint64_t initial = 0;      ///< initial value of the word
+  /// Value of the word after a number of calls; null: any.
+  std::uint64_t (*expected)(std::uint64_t);
+  bool completes = false;  ///< a put before it has arrived after it
 
   [[nodiscard]] constexpr Check and_word(std::uint64_t (*after)(std::uint64_t)) const {
     Check both = *this;
@@ -107,7 +108,7 @@ struct Check {
     return both;
   }
   [[nodiscard]] constexpr bool moves() const { return kind == kPuts || kind == kGets; }
-  /// All PEs make the call.
+  /// Do all PEs make the call?
   [[nodiscard]] constexpr bool by_all() const { return kind >= kLock; }
 };
 constexpr Check puts(Exchange::Elements elements = {}) {
@@ -146,11 +147,11 @@ enum class Id {
   kCount
 };
 
-/// Call `kId` by `By`: `name`, `check` and `make`. Empty where such a caller cannot make it.
+/// Call `kId` by `By`: `name`, `check` and `make`. Empty if such a caller cannot make it.
 template <class By, Id kId>
 struct Call {};
 
-// The forms of a call. A group's number is stored by its first thread.
+// The forms of a call. The first thread of a group stores the number.
 #define F_THREAD(PREFIX, STEM, ...) PREFIX##_##STEM(__VA_ARGS__)
 #define F_WARP(PREFIX, STEM, ...) gshmemx_##STEM##_warp(__VA_ARGS__)
 #define F_BLOCK(PREFIX, STEM, ...) gshmemx_##STEM##_block(__VA_ARGS__)
@@ -241,12 +242,12 @@ struct Call {};
 #undef TILE_WAIT_BY
 #undef PERFTEST_CALL_BY
 
-/// Calls number `span.first` to the last of the span, and what they ask for is done.
+/// Makes the calls of the span, and waits until their operations are complete.
 template <class By, class C>
 struct Calls {
   static constexpr unsigned kMaxThreads = kLatencyThreads<By>;
   At at;
-  std::uint64_t* wrong;  ///< of this PE, counts passes in which a call returned what it must not
+  std::uint64_t* wrong;  ///< on this PE; counts passes in which a call returned a wrong value
 
   GSHMEM_FN void operator()(const gshmem::LaunchContext& ctx, Span span) const {
     bool right = true;
@@ -281,7 +282,7 @@ requires(!kInKernel<By>) struct Calls<By, C> {
   }
 };
 
-/// Collective: measures the calls; their numbers begin at 1. The part of a PE is not kSilent.
+/// Collective: measures the calls; their numbers begin at 1. `part` must not be kSilent.
 template <class By, class C>
 Measurement measure_calls(Bench& bench, const gshmem::LaunchShape& shape, Part part, At at,
                           std::uint64_t* wrong) {
@@ -301,7 +302,7 @@ Measurement measure_calls(Bench& bench, const gshmem::LaunchShape& shape, Part p
   }
 }
 
-/// Call `number` alone, or nothing for 0, which loads the kernel. Waits for nobody else.
+/// Makes only call `number`, or no call for 0, which loads the kernel. Does not wait for other PEs.
 template <class By, class C>
 void call_once(const gshmem::LaunchShape& shape, At at, std::uint64_t number,
                std::uint64_t* wrong) {
@@ -325,8 +326,8 @@ void with_caller(const std::string& name, const Run& run) {
 }
 
 /// Calls `run(By{}, Call<By, kId>{}, scope)` for the calls of --call by those of --scope, either
-/// collectives or all others. Errors: UsageError when there is none, and for kernels of PEs that
-/// are threads and share a GPU: the calls in them know one PE only.
+/// collectives or all others. Errors: UsageError when there is none. Also for kernels of PEs that
+/// are threads and share a GPU: calls in kernels know one PE only.
 template <bool kCollectives, class Run>
 void for_each_call(const Bench& bench, const Run& run) {
   const Options& options = bench.options();
@@ -359,7 +360,8 @@ void for_each_call(const Bench& bench, const Run& run) {
   if (!any) throw UsageError("--call: no '" + options.call + "' here by '" + options.scope + "'");
 }
 
-/// Says so, and is true, when larger sizes of a call would take minutes: elements one by one, say.
+/// Prints a note, and returns true, if larger sizes of a call would take minutes, for example
+/// element by element.
 [[nodiscard]] inline bool is_slow(Bench& bench, const char* name, const std::string& scope,
                                   std::size_t bytes, const Measurement& measured) {
   constexpr double kSlowUs = 2000;
@@ -369,7 +371,7 @@ void for_each_call(const Bench& bench, const Run& run) {
   return true;
 }
 
-/// The shape in which `scope` makes calls; of the host and streams one thread.
+/// Returns the shape in which `scope` makes calls; one thread for the host and streams.
 [[nodiscard]] inline gshmem::LaunchShape shape_of_caller(const Bench& bench,
                                                          const std::string& scope) {
   return bench.shape_of(scope == "host" || scope == "stream" ? "thread" : scope);

@@ -1,5 +1,5 @@
-// Code that p_bw and g_bw share: sizes of elements that the threads of the launch move one by one,
-// each in its own call.
+// The common code of p_bw and g_bw: sizes of elements that the threads of the launch transfer one
+// by one, each in its own call.
 #pragma once
 
 #include "perftest/common/run.h"
@@ -39,7 +39,7 @@ void run_elements(Bench& bench, Exchange& exchange, int from, const MoveElements
   }
 }
 
-/// Bytes that the largest message of run_elements spans.
+/// Returns the bytes that the largest message of run_elements spans.
 inline std::size_t largest_extent(const Options& options) {
   constexpr std::size_t kWidest = 8;
   return (options.max_size + kWidest) * options.stride;

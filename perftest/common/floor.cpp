@@ -70,7 +70,7 @@ double floor_us(const Claim& claim) {
 
 std::optional<std::string> below_floor(const Claim& claim) {
   const double least = floor_us(claim);
-  // Not "<": a NaN is no result either. A time of zero is never one.
+  // The comparison is not "<": a NaN is no result either. A time of zero is never one.
   if (claim.us > 0 && claim.us + claim.clock_error_us >= least) return std::nullopt;
   char text[200];
   std::snprintf(text, sizeof(text),

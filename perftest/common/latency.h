@@ -1,4 +1,4 @@
-// Code that the latency programs of messages share: scopes and sizes, one group per PE.
+// The common code of the latency programs of messages: scopes and sizes, with one group per PE.
 #pragma once
 
 #include "perftest/common/moves.h"
@@ -17,7 +17,7 @@ void run_latency(Bench& bench, std::size_t crossings, const Send& send);
 
 [[nodiscard]] Program latency_program(const char* name, const char* summary, void (*run)(Bench&));
 
-/// The program for Puts or Gets.
+/// Makes the program for Puts or Gets.
 template <class Moves>
 [[nodiscard]] Program latency_program(const char* name, const char* summary) {
   Program program = latency_program(name, summary, [](Bench& bench) {

@@ -1,5 +1,5 @@
-// Puts and gets of bytes, for the programs of which there is one for either: how they are issued,
-// how they complete, and whose data arrives. Included by bandwidth.h and latency.h.
+// Puts and gets of bytes, for the programs that exist for both: how they are issued, how they
+// complete, and whose data arrives. Included by bandwidth.h and latency.h.
 #pragma once
 
 #include "perftest/common/run.h"
@@ -22,7 +22,7 @@ struct Puts {
                               const Message& m) {
     ctx.put_nbi(group, m.dest, m.source, m.bytes, m.pe);
   }
-  /// Until it has arrived.
+  /// Waits until it has arrived.
   template <class Group>
   GSHMEM_FN static void finish(const gshmem::LaunchContext& ctx, const Group& group,
                                const Message& m) {
@@ -39,7 +39,7 @@ struct Gets {
                               const Message& m) {
     ctx.get_nbi(group, m.dest, m.source, m.bytes, m.pe);
   }
-  /// A get has stored what it loaded before the next one begins, so that none overlap.
+  /// A get has stored the data that it loaded before the next one begins, so that none overlap.
   template <class Group>
   GSHMEM_FN static void finish(const gshmem::LaunchContext& ctx, const Group& group,
                                const Message& m) {
@@ -47,7 +47,8 @@ struct Gets {
   }
 };
 
-/// The calling block gives its dynamic shared memory of `bytes` bytes, and takes it back.
+/// The calling block gives its dynamic shared memory of `bytes` bytes to the library, and takes it
+/// back.
 GSHMEM_FN void give_smem([[maybe_unused]] const gshmem::LaunchContext& ctx,
                          [[maybe_unused]] std::size_t bytes) {
 #if defined(__CUDA_ARCH__)
@@ -66,11 +67,11 @@ GSHMEM_FN void take_back_smem([[maybe_unused]] const gshmem::LaunchContext& ctx,
 #endif
 }
 
-/// All groups move their share of the message again and again, and complete at the end.
+/// All groups transfer their share of the message repeatedly, and complete at the end.
 template <class Moves, class Group>
 struct MoveStream {
   Message message;
-  std::size_t smem_bytes;  ///< that blocks give
+  std::size_t smem_bytes;  ///< shared memory that a block gives
 
   GSHMEM_FN void operator()(const gshmem::LaunchContext& ctx, Span span) const {
     const Slice slice = slice_of<Group>(ctx, message.bytes);
@@ -83,7 +84,7 @@ struct MoveStream {
   }
 };
 
-/// One group moves the message, and again when that is done.
+/// One group transfers the message, and repeats when that is complete.
 template <class Moves, class Group>
 struct MoveOneByOne {
   static constexpr unsigned kMaxThreads = kLatencyThreads<Group>;
@@ -98,7 +99,7 @@ struct MoveOneByOne {
   }
 };
 
-/// Collective: measures Body<Moves, group of the scope> and checks what has arrived.
+/// Collective: measures Body<Moves, group of the scope> and checks the data that has arrived.
 template <template <class, class> class Body, class Moves>
 Measurement measure_moves(Bench& bench, Exchange& exchange, const std::string& scope,
                           gshmem::LaunchShape shape, std::size_t bytes) {

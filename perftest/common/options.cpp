@@ -97,7 +97,7 @@ std::optional<std::uint64_t> parse_digits(std::string_view text) {
   return value;
 }
 
-/// Bytes of "3", "2K", "64M" or "1g".
+/// Parses "3", "2K", "64M" or "1g" into bytes.
 std::optional<std::size_t> parse_bytes(std::string_view text) {
   constexpr std::string_view kSuffixes = "KMGkmg";
   unsigned shift = 0;
@@ -118,7 +118,7 @@ bool is_word_of(std::string_view list, std::string_view word) {
          ("|" + std::string(list) + "|").find("|" + std::string(word) + "|") != std::string::npos;
 }
 
-/// Is `text` what the row accepts? Of a size it leaves the number of bytes.
+/// Does the row accept `text`? A size is replaced by its number of bytes.
 bool is_accepted(const OptionRow& row, std::string& text) {
   const std::string_view accepted = row.accepted;
   if (std::holds_alternative<std::size_t Options::*>(row.target)) {
@@ -133,7 +133,7 @@ bool is_accepted(const OptionRow& row, std::string& text) {
          *value <= *parse_digits(accepted.substr(to + 4));
 }
 
-/// The command line of a program with these groups, which is read into `options`.
+/// Declares the command line of a program with these groups, which is read into `options`.
 void declare(CLI::App& app, unsigned groups, Options& options) {
   for (const OptionRow& row : kTable) {
     if (!(row.group & (groups | kCommon))) continue;
@@ -170,7 +170,7 @@ Options parse_options(unsigned groups, std::vector<std::string> arguments) {
   CLI::App app;
   declare(app, groups, options);
   try {
-    std::reverse(arguments.begin(), arguments.end());  // as CLI11 wants them
+    std::reverse(arguments.begin(), arguments.end());  // in the order that CLI11 expects
     app.parse(std::move(arguments));
   } catch (const CLI::CallForHelp&) {
     options.help = true;

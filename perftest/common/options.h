@@ -1,6 +1,6 @@
-// Options of the perftests: one table (options.cpp), which CLI11 parses by and makes --help of.
-// Names and meaning are those of NVSHMEM's perftests where it has them. Included by every perftest;
-// knows nothing of gshmem's runtime.
+// The options of the perftests: one table (options.cpp), by which CLI11 parses them and prints
+// --help. Names and meaning are those of NVSHMEM's perftests if it has them. Included by every
+// perftest; it does not use gshmem's runtime.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,8 @@
 
 namespace perftest {
 
-/// Options that a program takes besides those that all programs take. Or them together.
+/// Groups of options that a program accepts in addition to those of all programs. Combine them by
+/// |.
 enum OptionGroup : unsigned {
   kCommon = 1u << 0,     ///< iterations, repetitions, output, PEs
   kSizes = 1u << 1,      ///< -b -e -f --increment
@@ -25,7 +26,7 @@ enum OptionGroup : unsigned {
   kStride = 1u << 9,     ///< -i
   kUnroll = 1u << 10,    ///< --unroll
   kSmem = 1u << 11,      ///< --smem
-  kCaller = 1u << 12,    ///< -s of all who make calls, --call
+  kCaller = 1u << 12,    ///< -s with every kind of caller, --call
   kAcks = 1u << 13,      ///< --acks
 };
 
@@ -33,7 +34,7 @@ enum OptionGroup : unsigned {
 struct Options {
   std::size_t min_size = 0, max_size = 0, increment = 0;
   unsigned step = 0;
-  unsigned iters = 0;  ///< stays 0 unless given: chosen by time, see timing.h
+  unsigned iters = 0;  ///< stays 0 unless given: the time decides, see timing.h
   unsigned warmup_iters = 0, repetitions = 0;
   unsigned ctas = 0, threads_per_cta = 0;
   std::string scope{}, call{}, datatype{}, atomic_op{}, pattern{}, format{}, acks{};
@@ -53,30 +54,32 @@ class UsageError : public std::runtime_error {
 
 /// Errors: UsageError; also for an option that is not in `groups`.
 [[nodiscard]] Options parse_options(unsigned groups, std::vector<std::string> arguments);
-/// "'6' is not accepted; accepted: 1 to 4": what an error of use says after the option's name.
+/// Returns "'6' is not accepted; accepted: 1 to 4", which follows the option's name in an error.
 [[nodiscard]] std::string not_accepted(const std::string& value, std::string_view accepted);
-/// --help of a program.
+/// Returns the text for --help of a program.
 [[nodiscard]] std::string help_text(const std::string& program, const std::string& summary,
                                     unsigned groups);
-/// Takes from `defaults` what was not given. A size that was given moves the other one along.
+/// Takes from `defaults` the values that were not given. If one size was given, the other one is
+/// adjusted.
 void apply_defaults(Options& options, const Options& defaults);
 
-/// From min_size to max_size by step or increment; only multiples of `unit`, the rest rounded up.
+/// Returns the sizes from min_size to max_size by step or increment; only multiples of `unit`,
+/// rounded up.
 [[nodiscard]] std::vector<std::size_t> sizes_of(const Options& options, std::size_t unit);
-/// The scopes of --scope: one, or all three.
+/// Returns the scopes of --scope: one, or all three.
 [[nodiscard]] std::vector<std::string> scopes_of(const Options& options);
-/// The callers of --scope: one, or all five.
+/// Returns the callers of --scope: one, or all five.
 [[nodiscard]] std::vector<std::string> callers_of(const Options& options);
 
 /// An element type of --datatype, from gshmem's type table.
 struct DataType {
   std::string_view name;
   std::size_t size;
-  bool is_atomic;  ///< has fetch, set and swap at least
-  bool has_add;    ///< has add and compare_swap too
-  bool has_bits;   ///< has and, or, xor too
+  bool is_atomic;  ///< has at least fetch, set and swap
+  bool has_add;    ///< also has add and compare_swap
+  bool has_bits;   ///< also has and, or, xor
 };
-/// Null for an unknown name.
+/// Returns null for an unknown name.
 [[nodiscard]] const DataType* find_type(std::string_view name);
 
 }  // namespace perftest

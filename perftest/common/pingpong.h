@@ -1,7 +1,7 @@
-// Ping-pong of a message between two PEs, as a template over how it is sent. The answer is what has
-// arrived, so that the data at the end has crossed the path twice. Besides the measurement there is
-// a run in which every message has other data and the receiver looks at all of it: data that comes
-// after its flag is found there.
+// Ping-pong of a message between two PEs, as a template over how it is sent. The reply is the
+// received data, so the data at the end has crossed the path twice. In addition to the measurement
+// there is a run in which every message has other data and the receiver checks all of it. It
+// detects data that arrives after its flag.
 #pragma once
 
 #include "perftest/common/latency.h"
@@ -9,7 +9,7 @@
 
 namespace perftest {
 
-/// Facts that both sides know. `inbox` and `flag` are symmetric.
+/// The data that both sides use. `inbox` and `flag` are symmetric.
 struct PingPong {
   std::byte* outbox;
   std::byte* inbox;

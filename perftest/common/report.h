@@ -1,5 +1,5 @@
-// Output of the perftests: rows as a table, CSV or JSON, on the standard output of PE 0. A row is
-// what was measured; every column is derived from it here.
+// The output of the perftests: rows as a table, CSV or JSON, on the standard output of PE 0. A row
+// has the measured values; every column is derived from them here.
 #pragma once
 
 #include <cstddef>
@@ -18,16 +18,16 @@ struct Row {
   std::size_t size = 0;
   std::string scope{};
   unsigned blocks = 1, threads = 1, iters = 0;
-  double min_us = 0, median_us = 0;  ///< of one iteration
+  double min_us = 0, median_us = 0;  ///< times of one iteration
   std::size_t bytes = 0;             ///< payload per iteration of one PE; 0 = no bandwidth
   std::size_t operations = 1;        ///< API operations per iteration of one PE
-  unsigned senders = 1;              ///< PEs that did this at once
-  double clocks = 0;                 ///< of an SM per operation, kIssue only
-  double floor_us = 0;               ///< least that one iteration can take
+  unsigned senders = 1;              ///< number of PEs that did this at once
+  double clocks = 0;                 ///< clocks of an SM per operation; kIssue only
+  double floor_us = 0;               ///< the least time that one iteration can take
 
-  /// 10^9 bytes per second from one PE, by the median.
+  /// Returns 10^9 bytes per second from one PE, by the median.
   [[nodiscard]] double gigabytes_per_s() const;
-  /// 10^6 operations per second from one PE, by the median.
+  /// Returns 10^6 operations per second from one PE, by the median.
   [[nodiscard]] double megaops() const;
 };
 

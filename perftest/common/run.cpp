@@ -5,7 +5,7 @@
 namespace perftest {
 namespace {
 
-/// Options of programs that have none of their own.
+/// The options of programs that have no defaults of their own.
 const Options& common_defaults() {
   static const Options defaults = [] {
     Options options;
@@ -51,7 +51,7 @@ void run_pe(const Program& program, const std::function<void(Bench&)>& run, Opti
   run(bench);
   if (runtime.my_pe() == 0) report.end();
 } catch (const UsageError& error) {
-  // Thrown on all PEs alike.
+  // It is thrown on all PEs alike.
   if (runtime.my_pe() == 0) std::fprintf(stderr, "%s: %s\n", program.name, error.what());
   throw Failed{2};
 }

@@ -1,18 +1,18 @@
-// Measuring on the device. A body is a functor `body(ctx, span)` that does `span.count` operations;
-// it is run once to warm up and once under the clock, inside one kernel. So neither the launch nor
-// the start of the partner's kernel is measured.
+// Measures on the device. A body is a functor `body(ctx, span)` that executes `span.count`
+// operations. It is run once to warm up and once under the clock, inside one kernel. So neither the
+// launch nor the start of the partner's kernel is measured.
 //
-// Clock: device::now_ns, the GPU's global timer, which all SMs share and whose unit is real
-// nanoseconds whatever the SM clock does. It is coarse, so it is read only before the first and
-// after the last iteration. The number of iterations is chosen so that they take milliseconds
-// (bench.cpp). Several blocks: from the first start to the last end.
+// The clock is device::now_ns, the GPU's global timer, which all SMs share and whose unit is
+// nanoseconds at any SM clock. It is coarse, so it is read only before the first and after the last
+// iteration. The number of iterations is chosen so that they take milliseconds (bench.cpp). With
+// several blocks the time is from the first start to the last end.
 #pragma once
 
 #include "perftest/common/bench.h"
 
 namespace perftest {
 
-/// Iterations of a pass; numbers go up over the whole program (see Bench::repeat).
+/// The iterations of a pass; numbers increase over the whole program (see Bench::repeat).
 struct Span {
   std::uint64_t first;
   unsigned count;
@@ -28,7 +28,7 @@ struct Timed {
   GSHMEM_FN void operator()(const gshmem::LaunchContext& ctx) const {
     const gshmem::Block block;
     std::uint64_t start = 0;
-    // A loop, so that the body is compiled once.
+    // This is a loop, so that the body is compiled once.
     for (int pass = 0; pass < 2; ++pass) {
       block.sync();
       if (pass == 1) start = gshmem::device::now_ns();
@@ -42,7 +42,7 @@ struct Timed {
   }
 };
 
-/// The part of a PE in a measurement.
+/// The role of a PE in a measurement.
 enum class Part {
   kNone,    ///< nothing
   kSilent,  ///< runs the body, but its time does not count
@@ -50,9 +50,9 @@ enum class Part {
 };
 inline Part timed_if(bool active) { return active ? Part::kTimed : Part::kNone; }
 
-/// Most threads per block that `body` is launched with: Body::kMaxThreads, else what a block can
-/// have. Bodies that copy by threads or warps keep many loads in flight and say 256, to get the
-/// registers.
+/// Returns the maximum number of threads per block that `body` is launched with: Body::kMaxThreads,
+/// or the maximum of a block. Bodies that copy by threads or warps keep many loads in flight and
+/// set 256, to get the registers.
 template <class Body>
 constexpr unsigned max_threads() {
   if constexpr (requires { Body::kMaxThreads; }) {
@@ -61,11 +61,11 @@ constexpr unsigned max_threads() {
     return 1024;
   }
 }
-/// kMaxThreads of a latency body: groups but blocks are launched alone.
+/// kMaxThreads of a latency body: groups other than blocks are launched alone.
 template <class Group>
 inline constexpr unsigned kLatencyThreads = std::is_same_v<Group, gshmem::Block> ? 1024 : 256;
 
-/// `iters` iterations under the clock, after `warmup` without.
+/// Launches `iters` iterations under the clock, after `warmup` without.
 template <class Body>
 void launch_timed(Bench& bench, const gshmem::abi::DeviceState& state,
                   const gshmem::LaunchShape& shape, const Body& body, std::uint64_t first,
@@ -73,7 +73,7 @@ void launch_timed(Bench& bench, const gshmem::abi::DeviceState& state,
   gshmem::detail::launch_with<max_threads<Body>()>(
       state, shape, Timed<Body>{body, bench.stamps(), first, warmup, iters});
 }
-/// Loads the kernel: CUDA does it at the first launch, and must not while another one runs that
+/// Loads the kernel: CUDA does it at the first launch, and must not while another kernel runs that
 /// waits for this one.
 template <class Body>
 void load_kernel(Bench& bench, const gshmem::abi::DeviceState& state,
@@ -82,7 +82,7 @@ void load_kernel(Bench& bench, const gshmem::abi::DeviceState& state,
   gshmem::synchronize();
 }
 
-/// Collective: measures `body`, on PEs as `state` has them.
+/// Collective: measures `body`, on PEs with state `state`.
 template <class Body>
 Measurement measure_with(Bench& bench, const gshmem::abi::DeviceState& state,
                          const gshmem::LaunchShape& shape, Part part, const Body& body) {
@@ -98,7 +98,8 @@ Measurement measure_with(Bench& bench, const gshmem::abi::DeviceState& state,
     }
     gshmem::synchronize();
   };
-  if (part != Part::kNone) load_kernel(bench, state, shape, body);  // a partner's may wait for it
+  // A partner's kernel may wait for it.
+  if (part != Part::kNone) load_kernel(bench, state, shape, body);
   return bench.repeat([&](std::uint64_t first, unsigned warmup, unsigned iters) {
     bench.barrier();
     if (part == Part::kNone) return 0.0;
@@ -106,7 +107,7 @@ Measurement measure_with(Bench& bench, const gshmem::abi::DeviceState& state,
     return part == Part::kTimed ? bench.elapsed_ns(shape.blocks) : 0.0;
   });
 }
-/// Collective: measures `body` on the PEs as they are.
+/// Collective: measures `body` on the PEs with their own states.
 template <class Body>
 Measurement measure(Bench& bench, const gshmem::LaunchShape& shape, Part part, const Body& body) {
   return measure_with(bench, *gshmemi_ambient()->state, shape, part, body);
@@ -134,7 +135,7 @@ void run_once(Bench& bench, const gshmem::LaunchShape& shape, bool active, const
   }
 }
 
-/// The calling SM's clock, in cycles; on a CPU its time stamp counter, 0 where there is none.
+/// Returns the calling SM's clock, in cycles; on a CPU its time stamp counter, 0 if there is none.
 GSHMEM_FN std::uint64_t clock_cycles() {
 #if defined(__CUDA_ARCH__)
   return static_cast<std::uint64_t>(clock64());
@@ -145,16 +146,16 @@ GSHMEM_FN std::uint64_t clock_cycles() {
 #endif
 }
 
-/// Number of something in the launch, and of all its kind.
+/// The number of an item in the launch, and the count of all items of its kind.
 struct Place {
   std::size_t index, count;
 };
-/// The calling thread among all threads of the launch.
+/// Returns the calling thread's number among all threads of the launch.
 GSHMEM_FN Place thread_place(const gshmem::LaunchContext& ctx) {
   return {static_cast<std::size_t>(ctx.block_rank() * ctx.block_size() + ctx.thread_rank()),
           static_cast<std::size_t>(ctx.grid_size() * ctx.block_size())};
 }
-/// The calling thread's group among all groups of its kind.
+/// Returns the number of the calling thread's group among all groups of its kind.
 template <class Group>
 GSHMEM_FN Place group_place(const gshmem::LaunchContext& ctx) {
   const int width = Group{}.size();
@@ -177,9 +178,9 @@ GSHMEM_FN Slice slice_of(const gshmem::LaunchContext& ctx, std::size_t bytes) {
   return {begin, bytes - begin < share ? bytes - begin : share};
 }
 
-/// Everything that the group has issued is complete: one of its threads asks for all. On the
-/// network path each such thread reads host memory again and again. 32 blocks of 1024 such threads
-/// take the bus from the copies that they wait for.
+/// Completes everything that the group has issued, by one of its threads. On the network path each
+/// such thread polls host memory. 32 blocks of 1024 such threads would take the bus from the copies
+/// that they wait for.
 template <class Group>
 GSHMEM_FN void complete(const gshmem::LaunchContext& ctx) {
   const Group group;
@@ -188,7 +189,7 @@ GSHMEM_FN void complete(const gshmem::LaunchContext& ctx) {
   group.sync();
 }
 
-/// Calls `run(group)` with a Thread, Warp or Block as `scope` says.
+/// Calls `run(group)` with the Thread, Warp or Block that `scope` names.
 template <class Run>
 void with_scope(const std::string& scope, const Run& run) {
   if (scope == "thread") return run(gshmem::Thread{});

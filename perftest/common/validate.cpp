@@ -7,7 +7,7 @@
 namespace perftest {
 namespace {
 
-/// splitmix64, the generator of Java's SplittableRandom (Steele, Lea, Flood, OOPSLA 2014).
+/// This is splitmix64, the generator of Java's SplittableRandom (Steele, Lea, Flood, OOPSLA 2014).
 std::uint64_t mix(std::uint64_t x) {
   x += 0x9e3779b97f4a7c15u;
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;

@@ -1,6 +1,6 @@
 // The pattern of data is different for every size, round, PE and byte. So stale data, a neighbour's
-// data and a shifted copy are all told apart. Pure functions over host memory; bench.h moves the
-// bytes.
+// data and a shifted copy can be distinguished. These are pure functions over host memory; bench.h
+// transfers the bytes.
 #pragma once
 
 #include <cstddef>
@@ -15,18 +15,18 @@ namespace perftest {
 struct PatternKey {
   std::size_t size = 0;  ///< of the message
   unsigned round = 0;    ///< number of the measurement
-  int pe = 0;            ///< whose source it is
+  int pe = 0;            ///< PE of the source
 };
 
-/// Destinations hold this before; past the last byte of a message they hold it after, too.
+/// Destinations hold this before; after the last byte of a message they hold it afterwards, too.
 inline constexpr std::byte kPoison{0xdb};
-/// Bytes after a message that must stay poisoned.
+/// The number of bytes after a message that must stay poisoned.
 inline constexpr std::size_t kGuardBytes = 64;
 
 /// Fills `bytes` with the pattern.
 void fill_pattern(std::span<std::byte> bytes, const PatternKey& key);
-/// The first byte that differs from the pattern, or from the poison after `size` bytes, as a
-/// sentence.
+/// Returns the first byte that differs from the pattern, or from the poison after `size` bytes, as
+/// a sentence.
 [[nodiscard]] std::optional<std::string> find_mismatch(std::span<const std::byte> bytes,
                                                        std::size_t size, const PatternKey& key);
 

@@ -1,9 +1,9 @@
-// Collectives on streams by gshmem and by NCCL in one run, beside loads and stores by hand: one
-// process per GPU, float, sum. Started by perftest/peer/collectives. Small whole numbers make sums
-// exact, and every row is checked before and after it is timed. Sizes are those of nccl-tests: all
-// of an allreduce or a broadcast, what a PE has after an allgather, and what it gives to an
-// alltoall or a reducescatter. Times are medians over rounds of many calls, of the slowest PE. No
-// NVLink multicast.
+// Compares collectives on streams of gshmem and of NCCL in one run, with loads and stores without a
+// library: one process per GPU, float, sum. Started by perftest/peer/collectives. Small whole
+// numbers make sums exact, and every row is checked before and after it is timed. Sizes are those
+// of nccl-tests: the whole of an allreduce or a broadcast, the result of a PE of an allgather, and
+// the input of a PE to an alltoall or a reducescatter. Times are medians over rounds of many calls,
+// of the slowest PE. NVLink multicast is not used.
 #include <cuda_runtime.h>
 #include <gshmem/gshmem.h>
 #include <gshmem/gshmemx.h>
@@ -84,8 +84,8 @@ __global__ void check(const float* at, size_t n, Op op, size_t each, int me, int
   }
 }
 
-/// What GPUs can do without a library: blocks with the same number tell each other, load what they
-/// need, and store it where it belongs.
+/// What GPUs can do without a library: blocks with the same number signal each other, load the data
+/// they need, and store the result to its destination.
 struct Peers {
   float *source[kMostPes], *dest[kMostPes];
   unsigned* flags[kMostPes];
@@ -104,7 +104,7 @@ __device__ void tell_and_wait(const Peers& all, int me, int n, unsigned number, 
   __syncthreads();
 }
 __device__ float4 add(float4 a, float4 b) { return {a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w}; }
-/// Words of 16 bytes of `count` arrays, combined, to what `store` says.
+/// Combines words of 16 bytes of `count` arrays; `store` stores the results.
 template <int kArrays, class Load, class Store>
 __device__ void stream_words(size_t n, const Load& load, const Store& store) {
   constexpr int kDepth = 4;
@@ -234,7 +234,7 @@ ncclResult_t call_nccl(Op op, const Arrays& at, size_t n, size_t each) {
       return ncclReduceScatter(at.source, at.dest, each, ncclFloat, ncclSum, job.comm, job.stream);
   }
 }
-/// False where this way has no such call. `n`: elements of the message.
+/// Returns false if this library has no such call. `n` is the number of elements of the message.
 bool call(Way way, Op op, size_t n, int blocks) {
   const Arrays& at = arrays[way];
   const size_t each = n / static_cast<size_t>(job.n);
@@ -259,7 +259,7 @@ bool is_right(Way way, Op op, size_t n, unsigned seed) {
   return most_of_all(static_cast<double>(count)) == 0;
 }
 
-/// Microseconds of one call; -1: there is none.
+/// Microseconds of one call; -1: not available.
 struct Result {
   double us = -1;
   bool right = true;
@@ -268,8 +268,8 @@ Result measure(Way way, Op op, size_t n, int blocks, int rounds, bool graph) {
   const size_t bytes = n * sizeof(float);
   const auto seed = static_cast<unsigned>(std::rand() % 1000);  // the same on all PEs
   if (!arrays[way].source) return {};
-  // NCCL has no kernel of its own for broadcasts between windows, and 2.28.9 stopped at 2 MiB where
-  // one communicator made them after usual ones.
+  // NCCL has no kernel of its own for broadcasts between windows, and 2.28.9 hung at 2 MiB when one
+  // communicator made them after ordinary ones.
   if (way == kWindows && op == kBroadcast) return {};
   fill<<<264, kThreads, 0, job.stream>>>(arrays[way].source, n, job.me, seed);
   REQUIRE(cudaMemsetAsync(arrays[way].dest, 0xff, bytes, job.stream));
@@ -282,7 +282,7 @@ Result measure(Way way, Op op, size_t n, int blocks, int rounds, bool graph) {
   };
   cudaGraph_t made = nullptr;
   cudaGraphExec_t run = nullptr;
-  if (graph && way != kHand) {  // whose syncs have numbers
+  if (graph && way != kHand) {  // its syncs have numbers, which a graph would repeat
     REQUIRE(cudaStreamBeginCapture(job.stream, cudaStreamCaptureModeThreadLocal));
     make_calls();
     REQUIRE(cudaStreamEndCapture(job.stream, &made));
@@ -319,7 +319,7 @@ Result measure(Way way, Op op, size_t n, int blocks, int rounds, bool graph) {
   result.us = times[static_cast<size_t>(rounds / 2)];
   return result;
 }
-/// By hand with the best of several numbers of blocks.
+/// Without a library, the best of several numbers of blocks counts.
 Result best(Way way, Op op, size_t n, int rounds, bool graph) {
   if (way != kHand) return measure(way, op, n, 1, rounds, graph);
   Result found;
@@ -384,8 +384,8 @@ void open_job(int gpu) {
 
 }  // namespace
 
-/// Arguments: least and most bytes, factor, rounds, 1 for graphs, the number of the GPU, and names
-/// of operations or nothing.
+/// Arguments: minimum and maximum bytes, factor, rounds, 1 for graphs, the number of the GPU, and
+/// optional names of operations.
 int main(int argc, char** argv) {
   if (argc < 7) return 2;
   const size_t least = std::strtoull(argv[1], nullptr, 0),
@@ -396,7 +396,8 @@ int main(int argc, char** argv) {
   const std::string only = argc > 7 ? argv[7] : "";
   open_job(std::atoi(argv[6]));
   make_arrays(most);
-  // Rows for the script: operation, bytes, then for each way microseconds and whether it was right.
+  // Prints rows for the script: operation, bytes, then for each library the microseconds and
+  // whether the result was right.
   int wrong = 0;
   for (int op = 0; op < kOps; ++op) {
     if (!only.empty() && only.find(kOpNames[op]) == std::string::npos) continue;

@@ -1,8 +1,8 @@
-// One benchmark source for two libraries: it uses NVSHMEM names only, so it compiles unchanged
-// against gshmem's <nvshmem.h> and against NVSHMEM's. perftest/peer/run builds and runs both and
-// prints ratios. Usage: same_source RANK SIZE ID_FILE [ROWS]; a GPU each, or shared in turn. Prints
-// "name,microseconds" on rank 0, of rows whose name contains ROWS. Every row checks the data it
-// moved; a wrong byte ends the program.
+// One benchmark source for two libraries: it uses NVSHMEM names only, so it compiles unchanged with
+// gshmem's <nvshmem.h> and with NVSHMEM's. perftest/peer/run builds and runs both and prints
+// ratios. Usage: same_source RANK SIZE ID_FILE [ROWS]; each rank has a GPU, which may be shared.
+// Rank 0 prints "name,microseconds" for rows whose name contains ROWS. Every row checks the data it
+// transferred; a wrong byte ends the program.
 #include <nvshmem.h>
 #include <nvshmemx.h>
 
@@ -28,7 +28,7 @@
 enum Scope { kThread, kWarp, kBlock };
 constexpr int kPeer = 1;
 constexpr int kWarmup = 10;
-constexpr size_t kSignalBytes = 512 * 128;  // a line for each of up to 512 dependent gets
+constexpr size_t kSignalBytes = 512 * 128;  // one cache line for each of up to 512 dependent gets
 
 struct Buffers {
   char* dst;
@@ -52,8 +52,8 @@ __global__ void put_quiet(Buffers b, size_t bytes, int iterations) {
   if (threadIdx.x == 0) b.clocks[0] = clock64() - start;
 }
 
-/// Another place for every iteration, the first one for the last: a library may serve a repeated
-/// get from this SM's L1 cache, which says nothing about the wire.
+/// Returns another offset for every iteration, the first one for the last. A library may serve a
+/// repeated get from this SM's L1 cache, which says nothing about the link.
 __device__ size_t fresh_offset(int iterations_left, size_t bytes) {
   return static_cast<size_t>(iterations_left - 1) * ((bytes + 127) / 128 * 128);
 }
@@ -97,7 +97,7 @@ __global__ void g_elements(Buffers b, size_t count) {
   }
 }
 
-// Each operation depends on the result of the one before, so that none overlap.
+// Each operation depends on the result of the previous one, so that none overlap.
 __global__ void fetch_add(Buffers b, int iterations) {
   uint64_t last = 0;
   const long long start = clock64();
@@ -118,8 +118,8 @@ __global__ void dependent_g(Buffers b, int iterations) {
   b.clocks[1] = static_cast<long long>(last);
 }
 
-/// One of many signals in turn: how long a poll takes depends on the slice of the L2 cache in which
-/// the word lies, and each library has it elsewhere.
+/// Returns one of many signals in turn. The time of a poll depends on the slice of the L2 cache
+/// that holds the word, and each library has it elsewhere.
 __device__ uint64_t* signal_of(Buffers b, int i) { return b.signal + 16 * (i % 256); }
 
 __global__ void signal_ping_pong(Buffers b, int iterations, int me) {
@@ -170,8 +170,7 @@ enum Collective { kAlltoall, kBroadcast, kFcollect, kReduce, kReducescatter };
 constexpr const char* kCollectives[] = {"alltoall", "broadcast", "fcollect", "reduce",
                                         "reducescatter"};
 
-/// `count` elements of each PE: those that it gives to one other, that are reduced, or that it
-/// gets.
+/// `count` is the number of elements of each PE that are put to one other, reduced, or received.
 template <Collective kWhat, Scope kScope>
 __device__ void collective(Buffers b, size_t count) {
   int* const dst = reinterpret_cast<int*>(b.dst);
@@ -218,8 +217,8 @@ class Bench {
     CHECK_CUDA(cudaEventCreate(&end_));
   }
 
-  /// Median of `kRepeats` launches on the first `ranks` ranks. The others wait for them in the
-  /// barrier.
+  /// Returns the median of `kRepeats` launches on the first `ranks` ranks. The others wait for them
+  /// in the barrier.
   template <class Launch>
   void clocks(const std::string& name, int iterations, int ranks, const Launch& launch) {
     if (!is_wanted(name)) return;
@@ -264,7 +263,7 @@ class Bench {
     }
   }
 
-  /// Fills the sources with a pattern of this rank and the destination with something else.
+  /// Fills the sources with a pattern of this rank and the destination with other data.
   void reset() {
     ++round_;
     std::vector<unsigned char> pattern(kChecked);
@@ -276,7 +275,7 @@ class Bench {
     nvshmem_barrier_all();
   }
 
-  /// The first bytes (up to kChecked) of `dst` here are those of rank `from`'s source.
+  /// Checks that the first bytes (up to kChecked) of `dst` are those of rank `from`'s source.
   void check(const std::string& name, int on_rank, int from, size_t bytes) {
     if (!is_wanted(name)) return;
     if (me_ == on_rank) {
@@ -293,7 +292,7 @@ class Bench {
     nvshmem_barrier_all();
   }
 
-  /// On all ranks: `dst` has what the collective makes of the sources.
+  /// On all ranks: checks that `dst` has the result of the collective.
   void check(const std::string& name, Collective what, size_t count) {
     if (!is_wanted(name)) return;
     const size_t mine = static_cast<size_t>(me_) * count;
