@@ -1,20 +1,20 @@
 // An allreduce of a long vector round the ring. The vector has a segment for every PE, and a
-// segment has chunks. In n - 1 steps each PE adds its part of a segment to what has come and sends
-// it on; in n - 1 more the sums go round. Chunks have signals of their own: while one is added, the
-// next is on its way.
+// segment has chunks. In n - 1 steps each PE adds its part of a segment to the one it has received
+// and sends the sum on; in n - 1 more steps the sums go round. Each chunk has its own signal: while
+// one chunk is added, the next one is in flight.
 //   mpirun -np 4 bin/allreduce_pipeline     or as threads: bin/allreduce_pipeline 4
 #include <gshmem/gshmem.hpp>
 
 #include <cstdio>
 #include <cstdlib>
 
-constexpr int kChunks = 32;           // of a segment
-constexpr std::size_t kChunk = 1024;  // elements
+constexpr int kChunks = 32;           // chunks of a segment
+constexpr std::size_t kChunk = 1024;  // elements of a chunk
 constexpr std::size_t kSegment = kChunks * kChunk;
 
-// After step t a PE has segment me - t. Steps 1 to n - 1 come through `incoming`, which has a slot
-// for each, so no credits flow back. The steps after them write `sum`, whose old contents have
-// arrived and been added by then.
+// After step t a PE has segment me - t. Steps 1 to n - 1 arrive in `incoming`, which has a slot for
+// each, so no credits flow back. Later steps write to `sum`, whose old contents have arrived and
+// been added by then.
 struct Allreduce {
   GSHMEM_FN void operator()(gshmem::LaunchContext ctx, const double* own, double* sum,
                             double* incoming, std::uint64_t* arrived) const {

@@ -1,15 +1,16 @@
-// C = A B with the inner dimension spread over the PEs: each multiplies its columns of A with its
+// C = A B with the inner dimension divided over the PEs: each multiplies its columns of A by its
 // rows of B, and the partial products are added, each part of C on one PE. A block sends its tile
-// as soon as it is computed, so the network works while the next tile is: tiles of other PEs first,
-// one's own last.
+// as soon as it is computed, so the network transfers it while the next tile is computed. Tiles of
+// other PEs come first, a PE's own tiles last.
 //   mpirun -np 4 bin/gemm_reduce_scatter     or as threads: bin/gemm_reduce_scatter 4
 #include <gshmem/gshmem.hpp>
 
 #include <cstdio>
 #include <cstdlib>
 
-constexpr int kTile = 16, kInner = 64;       // a tile of C; columns of A that a PE has
-constexpr int kTileRows = 2, kTileCols = 8;  // tiles of C that a PE gets
+constexpr int kTile = 16,
+              kInner = 64;  // a tile of C is kTile x kTile; a PE has kInner columns of A
+constexpr int kTileRows = 2, kTileCols = 8;  // tiles of C that a PE receives
 constexpr int kTiles = kTileRows * kTileCols, kCells = kTile * kTile, kCols = kTileCols * kTile;
 
 // Small integers: sums are exact.
@@ -17,8 +18,8 @@ GSHMEM_FN float a_of(int row, int k) { return static_cast<float>((row * 3 + k * 
 GSHMEM_FN float b_of(int k, int col) { return static_cast<float>((k * 2 + col * 11) % 5 - 2); }
 
 struct GemmReduceScatter {
-  // `mine`: this PE's part of every tile of C. `inbox`: [tile of this PE][source]. `arrived`:
-  // signals of this PE's tiles.
+  // `mine` is this PE's part of every tile of C. `inbox` is [tile of this PE][source]. `arrived`
+  // has the signals of this PE's tiles.
   GSHMEM_FN void operator()(gshmem::LaunchContext ctx, const float* a, const float* b, float* mine,
                             float* inbox, std::uint64_t* arrived, float* c) const {
     const gshmem::Block block = ctx.block();
@@ -33,7 +34,7 @@ struct GemmReduceScatter {
                            {arrived + tile, 1, gshmem::Signal::kAdd}, owner);
       }
     }
-    // A block's own tiles come last, and it adds the tiles that it computed itself.
+    // A PE's own tiles come last, and a block adds the tiles that it computed itself.
     for (int i = ctx.block_rank(); i < n * kTiles; i += ctx.grid_size()) {
       if ((me + 1 + i / kTiles) % n != me) continue;
       const int tile = i % kTiles;
@@ -43,7 +44,7 @@ struct GemmReduceScatter {
       block.sync();
       for (int cell = block.thread_rank(); cell < kCells; cell += block.size()) {
         float sum = 0;
-        for (int pe = 0; pe < n; ++pe) {  // in one order, whoever came first
+        for (int pe = 0; pe < n; ++pe) {  // in a fixed order, whichever arrived first
           sum += pe == me ? mine[(me * kTiles + tile) * kCells + cell]
                           : inbox[(tile * n + pe) * kCells + cell];
         }

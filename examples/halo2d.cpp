@@ -18,15 +18,15 @@ struct Grid {
       if (n % d == 0) px = d, py = n / d;
     }
   }
-  /// PE at a place of the grid, -1 outside.
+  /// Returns the PE at a position of the grid, -1 outside.
   GSHMEM_FN int pe(int x, int y) const {
     return x >= 0 && x < px && y >= 0 && y < py ? y * px + x : -1;
   }
 };
 
-// Version s of the tile lies in u[s % 2]. A halo of version s is overwritten with version s + 2
-// only by a neighbour that has our version s + 1, which we computed after reading it: the signals
-// that bring the data are all the flow control there is.
+// Version s of the tile is u[s % 2]. A halo of version s is overwritten with version s + 2 only by
+// a neighbour that has our version s + 1, which we computed after reading it: the signals that
+// bring the data are the only flow control needed.
 struct Jacobi {
   using Tile = double[kPitch][kPitch];
 
@@ -47,7 +47,7 @@ struct Jacobi {
         now[r][c] = 0.25 * (old[r - 1][c] + old[r + 1][c] + old[r][c - 1] + old[r][c + 1]);
       }
       block.sync();
-      // Our first row is the lower halo of who is above us, and so on.
+      // Our first row is the lower halo of the PE above us, and so on.
       if (up >= 0)
         ctx.put_signal(block, &now[kTile + 1][1], &now[1][1], kTile, {arrived + 1, step}, up);
       if (down >= 0)
@@ -68,7 +68,7 @@ struct Jacobi {
   }
 };
 
-// The iteration on one CPU for the whole grid, inclusive of its frame; the top side is hot.
+// Computes the whole grid, including its frame, on one CPU; the top side is hot.
 std::vector<double> serial(int rows, int cols) {
   const int pitch = cols + 2;
   std::vector<double> old(static_cast<std::size_t>((rows + 2) * pitch));
@@ -97,7 +97,7 @@ void run(const gshmem::Runtime& runtime) {
   for (std::size_t version = 0; y == 0 && version < 2; ++version) {
     u.write(hot, me, version * kCells);
   }
-  gshmem_barrier_all();  // before anybody's first edges arrive
+  gshmem_barrier_all();  // before the first edges of a neighbour arrive
 
   gshmem::launch({.blocks = 1, .threads = runtime.on_gpu() ? 256u : 2u}, Jacobi{}, grid,
                  reinterpret_cast<Jacobi::Tile*>(u.data()), arrived.data());

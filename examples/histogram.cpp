@@ -1,5 +1,5 @@
-// A histogram whose bins are spread over the PEs: every thread of every PE counts its samples where
-// their bins are, by atomics that nobody waits for.
+// A histogram whose bins are divided over the PEs: every thread of every PE counts its samples on
+// the PE that has the bin, by atomics whose results are not awaited.
 //   mpirun -np 4 bin/histogram     or as threads: bin/histogram 4
 #include <gshmem/gshmem.hpp>
 

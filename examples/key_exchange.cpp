@@ -1,6 +1,7 @@
-// The exchange of a distributed sort: every PE has keys for all PEs in no order, and sends each to
-// the PE that owns its range. A warp sends what is for one PE as a burst: every thread the keys
-// that it has, and after them all one signal. On the network that is one doorbell for many keys.
+// The exchange of a distributed sort: every PE has keys for all PEs in random order, and sends each
+// to the PE that owns its range. A warp sends the keys for one PE as a burst: every thread sends
+// the keys that it has, and one signal follows them all. On the network that takes one doorbell for
+// many keys.
 //   GSHMEM_CONTEXTS=4 mpirun -np 4 bin/key_exchange     or as threads: bin/key_exchange 4
 #include <gshmem/gshmem.hpp>
 
@@ -9,9 +10,9 @@
 #include <cstdlib>
 
 using Key = std::uint64_t;
-constexpr std::size_t kKeys = 4096;  // of a PE
+constexpr std::size_t kKeys = 4096;  // keys of a PE
 constexpr std::size_t kContexts =
-    4;  // without GSHMEM_CONTEXTS they share queues: right, but slower
+    4;  // without GSHMEM_CONTEXTS they share queues, which is correct but slower
 
 struct Contexts {
   gshmem_ctx_t of[kContexts];
@@ -38,7 +39,7 @@ struct Exchange {
       }
       burst.signal({arrived, 1, gshmem::Signal::kAdd});
     }
-    if (lane == 0) own.quiet();  // the keys are in use until here
+    if (lane == 0) own.quiet();  // the keys are in use until then
     if (ctx.block_rank() == 0 && lane == 0) {
       const std::uint64_t senders = static_cast<std::uint64_t>(ctx.n_pes());
       ctx.signal_wait_until(arrived, gshmem::Cmp::kGe, senders);
@@ -47,13 +48,13 @@ struct Exchange {
 };
 
 Key key(int pe, std::size_t i) {
-  return (static_cast<Key>(pe) * kKeys + i + 1) * 0x9e3779b97f4a7c15u;  // any spread will do
+  return (static_cast<Key>(pe) * kKeys + i + 1) * 0x9e3779b97f4a7c15u;  // any distribution works
 }
 int owner_of(Key key, int n) { return static_cast<int>((key >> 32) * static_cast<Key>(n) >> 32); }
 
 void run(const gshmem::Runtime& runtime) {
   const int me = runtime.my_pe(), n = runtime.n_pes();
-  // Where in a bucket the keys of a PE begin, and which ones are to be there in the end.
+  // The start of each PE's keys in a bucket, and the keys that must be there at the end.
   std::vector<std::uint64_t> next(static_cast<std::size_t>(n));
   std::vector<Key> expected, mine(kKeys);
   for (int pe = 0; pe < n; ++pe) {

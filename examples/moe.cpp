@@ -1,7 +1,7 @@
 // A layer of a mixture of experts: dispatch, experts, combine, in one kernel. Every PE has tokens
-// and experts. Each token goes to two experts anywhere and comes back from both. Each expert has a
+// and experts. Each token goes to two experts on any PE and returns from both. Each expert has a
 // signal for every PE that sends to it: it begins with the rows of one PE while those of others are
-// on their way.
+// in flight.
 //   mpirun -np 4 bin/moe     or as threads: bin/moe 4
 #include <gshmem/gshmem.hpp>
 
@@ -10,9 +10,9 @@
 
 constexpr int kTokens = 256, kHidden = 512, kExperts = 4,
               kTop = 2;            // tokens and experts of each PE
-constexpr int kRow = kHidden + 2;  // after two numbers that say whose row it is
+constexpr int kRow = kHidden + 2;  // two numbers identify the row's token; the data follows
 
-// Any spread will do, with two different experts of a token.
+// Any distribution works, with two different experts for a token.
 GSHMEM_FN int expert_of(int pe, int token, int choice, int experts) {
   return ((pe * 7 + token * 5) * 3 + choice * (1 + token % (experts - 1))) % experts;
 }
@@ -24,15 +24,16 @@ GSHMEM_FN float value_of(int pe, int token, int i) {
 }
 GSHMEM_FN float weight_of(int expert, int i) { return static_cast<float>(expert + i % 3); }
 
-// Memory that the PEs share. An expert's part of `inbox` has room for all tokens of every PE. Rows
-// of it are counted by `taken` at their source, and by `arrived` where they go.
+// Memory that the PEs share. An expert's part of `inbox` has space for all tokens of every PE.
+// `taken` counts its rows at their source, and `arrived` at their destination.
 struct Shared {
-  float* inbox;              // [expert of this PE][source][row][kRow]
-  std::uint64_t* announced;  // [expert of this PE][source]: number of rows to come, and one
-  std::uint64_t* arrived;    // [expert of this PE][source]: rows that have come
-  int* taken;                // [expert of all]: rows that this PE has sent
-  float* outbox;             // [token][choice][kHidden]: what came back
-  std::uint64_t* returned;   // [token]: choices that have come back
+  float* inbox;  // [expert of this PE][source][row][kRow]
+  // [expert of this PE][source]: number of rows that will arrive, plus one.
+  std::uint64_t* announced;
+  std::uint64_t* arrived;   // [expert of this PE][source]: number of rows that have arrived
+  int* taken;               // [expert of all]: number of rows that this PE has sent
+  float* outbox;            // [token][choice][kHidden]: the results
+  std::uint64_t* returned;  // [token]: number of results that have arrived
 };
 
 struct Layer {
@@ -43,7 +44,7 @@ struct Layer {
     combine(ctx, shared, result);
   }
 
-  // `rows`: where this PE makes its rows up; each is in use until quiet.
+  // `rows` is where this PE assembles its rows; each is in use until quiet.
   GSHMEM_FN static void dispatch(gshmem::LaunchContext ctx, const float* tokens, float* rows,
                                  Shared shared) {
     const gshmem::Block block = ctx.block();
@@ -112,7 +113,7 @@ struct Layer {
         result[t * kHidden + j] = sum;
       }
     }
-    ctx.quiet();  // of the rows, and of what was sent back
+    ctx.quiet();  // completes the rows, and the results sent back
   }
 };
 

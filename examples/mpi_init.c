@@ -1,5 +1,6 @@
-// An MPI program that uses gshmem beside MPI: PE numbers are the ranks of the communicator given,
-// here MPI_COMM_WORLD. The MPI library is the application's; libgshmem itself does not link to one.
+// An MPI program that uses gshmem together with MPI: PE numbers are the ranks of the given
+// communicator, here MPI_COMM_WORLD. The MPI library is the application's; libgshmem itself does
+// not link to one.
 //   mpirun -np 4 bin/mpi_init
 #include <gshmem/gshmem.h>
 
@@ -23,7 +24,7 @@ int main(int argc, char** argv) {
   int* counter = gshmem_calloc(1, sizeof(int));
   gshmem_int_atomic_add(counter, rank + 1, (me + 1) % n);
   gshmem_barrier_all();
-  const int got = gshmem_int_g(counter, me);  // 1 + rank of the PE on the left
+  const int got = gshmem_int_g(counter, me);  // 1 + rank of the left neighbour
 
   int sum = 0;
   MPI_Allreduce(&got, &sum, 1, MPI_INT, MPI_SUM, comm);

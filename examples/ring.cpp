@@ -1,5 +1,5 @@
-// A token goes round the ring of PEs: wait for it, add 1 to every element, pass it on. One functor,
-// run by gshmem::launch as a kernel when PEs are on GPUs and on host threads in CPU mode.
+// A token goes round the ring of PEs: each waits for it, adds 1 to every element, and passes it on.
+// gshmem::launch runs one functor as a kernel if PEs are on GPUs, and on host threads in CPU mode.
 //   mpirun -np 4 bin/ring     one process per PE
 //   bin/ring 4                four PEs as threads of this process
 #include <gshmem/gshmem.hpp>
@@ -40,7 +40,8 @@ void run(const gshmem::Runtime& runtime) {
   gshmem::SymmetricArray<int> token(kCount);
   gshmem::SymmetricArray<std::uint64_t> arrived(1);
   std::vector<int> want(kCount);
-  std::iota(want.begin(), want.end(), 0);  // element i starts as i, so that misplaced ones show
+  // Element i starts as i, so that misplaced elements are detected.
+  std::iota(want.begin(), want.end(), 0);
   if (me == 0) token.write(want, me);
 
   gshmem::launch({.blocks = 1, .threads = runtime.on_gpu() ? 256u : 4u}, Ring{}, token.data(),

@@ -1,6 +1,6 @@
-// Init without a launcher: rank 0 makes a unique id and shares it, here through a file; a program
-// that has a store of its own (torchrun, a job server) sends the same bytes through that. Starts
-// its own PEs by fork, so this runs as it is:
+// Init without a launcher: rank 0 makes a unique id and shares it, here through a file. A program
+// with a store of its own (torchrun, a job server) sends the same bytes through that. The program
+// starts its own PEs by fork, so it runs as it is:
 //   bin/uid_init 4
 #include <gshmem/gshmem.h>
 
@@ -11,7 +11,7 @@
 #include <cstdlib>
 #include <string>
 
-// A rename makes the file appear whole.
+// A rename makes the complete file appear at once.
 bool write_id(const std::string& path, const gshmemx_uniqueid_t& id) {
   const std::string fresh = path + ".new";
   std::FILE* file = std::fopen(fresh.c_str(), "wb");
@@ -20,7 +20,7 @@ bool write_id(const std::string& path, const gshmemx_uniqueid_t& id) {
   return std::fclose(file) == 0 && written && std::rename(fresh.c_str(), path.c_str()) == 0;
 }
 
-// Up to ten seconds: rank 0 may start later.
+// Waits up to ten seconds: rank 0 may start later.
 bool read_id(const std::string& path, gshmemx_uniqueid_t& id) {
   std::FILE* file = nullptr;
   for (int i = 0; i < 1000 && !(file = std::fopen(path.c_str(), "rb")); ++i) usleep(10000);

@@ -1,7 +1,7 @@
-// A 2-D Jacobi iteration written for NVSHMEM: nothing here knows gshmem. Each PE has a band of rows
-// with a halo row on either side. A kernel per step stores the band's first and last row into the
-// neighbours' halos, and barriers on the stream keep the steps apart. Every 50 steps the residual
-// is summed over all PEs.
+// A 2-D Jacobi iteration written for NVSHMEM: nothing in it is specific to gshmem. Each PE has a
+// band of rows with a halo row on either side. A kernel per step stores the band's first and last
+// row into the neighbours' halos, and barriers on the stream separate the steps. Every 50 steps the
+// residual is summed over all PEs.
 //   make NVSHMEM_HOME=... && mpirun -np 2 ./jacobi
 #include <nvshmem.h>
 #include <nvshmemx.h>
@@ -88,7 +88,7 @@ int main() {
   std::vector<float> got(kRows * kColumns);
   CHECK(cudaMemcpy(got.data(), old + kColumns, got.size() * sizeof(float), cudaMemcpyDefault));
 
-  // This iteration on one CPU, for the rows of all PEs.
+  // Computes the same iteration on one CPU, for the rows of all PEs.
   std::vector<float> before = all, after = all;
   for (int i = 0; i < kSteps; ++i) {
     for (int row = 1; row <= n * kRows; ++row) {
