@@ -1,0 +1,25 @@
+"""gshmem: symmetric memory of many GPUs, or of many processes in CPU mode.
+
+    import gshmem
+    gshmem.init()
+    a = gshmem.zeros(4, "int32")
+    gshmem.atomic_add(a, gshmem.my_pe(), 0)
+    gshmem.barrier_all()
+    print(gshmem.my_pe(), a.tolist())
+
+`python -m gshmem -n 2 job.py` runs it with two PEs, torchrun and mpirun do, too. Errors are exceptions: ValueError and
+TypeError for arguments, which have no effect then, and gshmem.Error for what the library reports. The first fault of a PE
+stays: each later call raises it again.
+"""
+from ._job import check_fault, finalize, get_uniqueid, global_exit, init, is_initialized, my_pe, n_pes, version
+from ._library import Error
+from ._memory import SymmetricArray, empty, zeros
+from ._operations import (
+    ADD, EQ, GE, GT, LE, LT, NE, SET, alltoall, atomic_add, atomic_and, atomic_compare_swap, atomic_fetch, atomic_fetch_add,
+    atomic_or, atomic_set, atomic_swap, atomic_xor, barrier_all, broadcast, fcollect, fence, get, put, put_signal, quiet, reduce,
+    reducescatter, signal_fetch, signal_op, signal_wait, sync_all)
+from ._paths import (
+    get_cmake_dir, get_device_library_dir, get_include, get_library_dir, get_nvshmem_home, get_prefix, use_as_nvshmem)
+from ._teams import NODE, SHARED, WORLD, Team
+
+__all__ = [name for name in dir() if not name.startswith("_")]

@@ -1,0 +1,68 @@
+"""python -m gshmem -n N [--] ARGUMENTS...: N processes of this Python with these arguments, as the PEs of one job.
+
+ARGUMENTS are those of Python: a script, -m MODULE or -c CODE, and what follows. The job is on this host. When a process
+fails, the others are ended, and its status is the launcher's.
+"""
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+
+def free_port() -> int:
+    """A port that nothing uses, and that the kernel gives nobody before PE 0 listens there."""
+    with open("/proc/sys/net/ipv4/ip_local_port_range", encoding="ascii") as bounds:
+        first = int(bounds.read().split()[0])
+    while True:
+        port = 1024 + secrets.randbelow(max(first - 1024, 1024))
+        with socket.socket() as listener:
+            try:
+                listener.bind(("127.0.0.1", port))
+                return port
+            except OSError:
+                continue
+
+
+def start(pes: int, arguments: list[str]) -> list[subprocess.Popen]:
+    """The processes of a job; `arguments` are those of Python."""
+    job = dict(os.environ, GSHMEM_BOOTSTRAP="uid", GSHMEM_UID_ADDRESS=f"127.0.0.1:{free_port()}", GSHMEM_UID_SIZE=str(pes),
+               GSHMEM_UID_SECRET=secrets.token_hex(16), LOCAL_WORLD_SIZE=str(pes))
+    return [subprocess.Popen([sys.executable, *arguments], env=dict(job, GSHMEM_UID_RANK=str(pe), LOCAL_RANK=str(pe)))
+            for pe in range(pes)]
+
+
+def run(pes: int, arguments: list[str]) -> int:
+    """The status of the first process that fails, else 0."""
+    processes = start(pes, arguments)
+    status = 0
+    try:
+        while not status and any(process.poll() is None for process in processes):
+            time.sleep(0.01)
+            status = next((process.returncode for process in processes if process.returncode), 0)
+        status = status or next((process.returncode for process in processes if process.returncode), 0)
+        grace = time.monotonic() + 5  # the others have a reason to tell, too
+        while status and time.monotonic() < grace and any(process.poll() is None for process in processes):
+            time.sleep(0.01)
+    except KeyboardInterrupt:
+        status = 128 + signal.SIGINT
+    for process in processes:
+        if process.poll() is None:
+            process.kill()
+        process.wait()
+    return status if status >= 0 else 128 - status
+
+
+def main() -> int:
+    given = sys.argv[1:]
+    arguments = given[3:] if given[2:3] == ["--"] else given[2:]
+    if given[:1] != ["-n"] or not given[1:2] or not given[1].isdigit() or int(given[1]) < 1 or not arguments:
+        print(__doc__, file=sys.stderr)
+        return 2
+    return run(int(given[1]), arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,89 @@
+"""libgshmem by ctypes: where it is, its functions, and its errors as exceptions."""
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+from pathlib import Path
+from typing import Any, Optional
+
+SONAME = "libgshmem.so.0.1"
+PREFIX = Path(__file__).resolve().parent
+INITIALIZED = 2  # gshmemx_init_state
+
+STATUS = {
+    1: "INVALID_VALUE", 2: "OUT_OF_MEMORY", 3: "NOT_SUPPORTED", 4: "SYMMETRY", 5: "GPU_NOT_SELECTED",
+    6: "COLLECTIVE_LAUNCH_FAILED", 7: "INTERNAL", 8: "NOT_INITIALIZED", 9: "BOOTSTRAP", 10: "CONFIG",
+    11: "TIMEOUT", 12: "PEER_FAILED", 13: "CUDA", 14: "SYSTEM", 15: "NIC",
+}
+
+
+class Error(RuntimeError):
+    """What the library reports: its text, the name of its status, and the PE that it is about."""
+
+    def __init__(self, text: str, code: int, pe: int = -1):
+        super().__init__(text)
+        self.code = code                             #: a gshmemx_status
+        self.status = STATUS.get(code, str(code))    #: its name, as "PEER_FAILED"
+        self.pe = pe                                 #: the PE concerned, -1: none
+
+
+class _Fault(ctypes.Structure):
+    _fields_ = [("code", ctypes.c_int), ("pe", ctypes.c_int), ("network", ctypes.c_uint * 4),
+                ("message", ctypes.c_char * 512)]
+
+
+@functools.lru_cache(maxsize=None)
+def library() -> ctypes.CDLL:
+    """libgshmem: the one that the process has, else this package's, else the one that the system finds."""
+    try:
+        return ctypes.CDLL(SONAME, mode=os.RTLD_NOLOAD | os.RTLD_NOW)
+    except OSError:
+        pass
+    mine = PREFIX / "lib" / SONAME
+    return ctypes.CDLL(str(mine) if mine.exists() else SONAME)
+
+
+@functools.lru_cache(maxsize=None)
+def function(name: str, result: Any, *arguments: Any) -> Any:
+    """A function of the library with its types. `result` is None for void."""
+    found = getattr(library(), name)
+    # Another object than the attribute, which has one type for all who use it.
+    return ctypes.CFUNCTYPE(result, *arguments)(ctypes.cast(found, ctypes.c_void_p).value)
+
+
+def status_text(status: int) -> str:
+    return function("gshmemx_status_string", ctypes.c_char_p, ctypes.c_int)(status).decode()
+
+
+def last_fault() -> Optional[Error]:
+    """The first fault of this process's PE, or why init failed."""
+    fault = _Fault()
+    if function("gshmemx_last_fault", ctypes.c_int, ctypes.c_void_p)(ctypes.addressof(fault)) == 0:
+        return None
+    return Error(fault.message.decode(errors="replace"), fault.code, fault.pe)
+
+
+def raise_fault() -> None:
+    fault = last_fault()
+    if fault is not None:
+        raise fault
+
+
+def check(status: int, what: str) -> None:
+    """Raises the error that a status is, with the text of the fault where it is one."""
+    if status == 0:
+        return
+    fault = last_fault()
+    if fault is not None:
+        raise fault
+    raise Error(f"{what}: {status_text(status) if status > 0 else 'failed'}", status)
+
+
+def initialized() -> bool:
+    return function("gshmemx_init_status", ctypes.c_int)() >= INITIALIZED
+
+
+def require() -> None:
+    if not initialized():
+        raise Error("this process is no PE: call gshmem.init() first", 8)

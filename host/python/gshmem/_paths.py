@@ -1,0 +1,62 @@
+"""Where the library, its headers and its prefix for NVSHMEM's programs are."""
+from __future__ import annotations
+
+import ctypes
+import os
+from pathlib import Path
+
+from ._library import PREFIX, library
+
+NVSHMEM = "libnvshmem_host.so.3"
+
+
+def get_prefix() -> Path:
+    """The installed tree: include/, lib/, bin/, as `cmake --install` makes it."""
+    return PREFIX
+
+
+def get_include() -> Path:
+    """For the compiler: -I."""
+    return PREFIX / "include"
+
+
+def get_library_dir() -> Path:
+    """For the linker: -L, and -rpath."""
+    return PREFIX / "lib"
+
+
+def get_nvshmem_home() -> Path:
+    """The prefix in NVSHMEM's shape: for NVSHMEM_HOME, NVSHMEM_DIR, or find_package(NVSHMEM)."""
+    return PREFIX / "lib" / "gshmem" / "nvshmem"
+
+
+def get_cmake_dir() -> Path:
+    """For find_package(gshmem): -Dgshmem_DIR."""
+    return PREFIX / "lib" / "cmake" / "gshmem"
+
+
+def get_device_library_dir() -> Path:
+    """The device API for code of other compilers: gshmem_sm_90.ltoir and its like."""
+    return PREFIX / "lib" / "gshmem" / "device"
+
+
+def _loaded(name: str) -> list[str]:
+    with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
+        return sorted({line.split(maxsplit=5)[5].strip() for line in maps if name in line})
+
+
+def use_as_nvshmem() -> Path:
+    """Makes packages that load libnvshmem_host.so.3 in this process get gshmem's; returns its folder.
+
+    Call it before they are imported: the loader gives each of them the first one of that name. Child processes have
+    it by NVSHMEM_HOME, which is set where it is not. Raises RuntimeError where the process has another one already.
+    """
+    folder = get_nvshmem_home() / "lib"
+    library()
+    others = [path for path in _loaded("libnvshmem_host.so") if not path.startswith(str(folder.resolve()))]
+    if others:
+        raise RuntimeError(f"this process has loaded {others[0]} already: call gshmem.use_as_nvshmem() before the import "
+                           "that loads it")
+    ctypes.CDLL(str(folder / NVSHMEM), ctypes.RTLD_GLOBAL)
+    os.environ.setdefault("NVSHMEM_HOME", str(get_nvshmem_home()))
+    return folder

@@ -1,0 +1,90 @@
+"""Teams of PEs."""
+from __future__ import annotations
+
+import ctypes
+from typing import Any, Optional
+
+from ._library import check, function, require
+from ._streams import on_stream
+
+_INVALID = -1
+
+
+class Team:
+    """An ordered set of PEs: WORLD, SHARED, NODE, or of split_strided() and split_2d()."""
+
+    def __init__(self, handle: int, name: str = ""):
+        self.handle = handle  #: a gshmem_team_t
+        self._name = name
+
+    def _number(self, what: str) -> int:
+        require()
+        number = function(f"gshmem_team_{what}", ctypes.c_int, ctypes.c_int)(self.handle)
+        if number < 0:
+            raise ValueError(f"{self!r} is no team of this PE, or destroyed")
+        return number
+
+    @property
+    def my_pe(self) -> int:
+        """The number of this PE in the team."""
+        return self._number("my_pe")
+
+    @property
+    def n_pes(self) -> int:
+        """How many members the team has."""
+        return self._number("n_pes")
+
+    def translate_pe(self, pe: int, to: "Team") -> int:
+        """The number in `to` of the member that is number `pe` here; -1 where it is no member."""
+        require()
+        translate = function("gshmem_team_translate_pe", ctypes.c_int, *[ctypes.c_int] * 3)
+        return translate(self.handle, pe, to.handle)
+
+    def split_strided(self, start: int, stride: int, size: int) -> Optional["Team"]:
+        """Collective over this team: the members start + i * stride, i < size. None on those that are no member."""
+        require()
+        new = ctypes.c_int32(_INVALID)
+        split = function("gshmem_team_split_strided", ctypes.c_int, *[ctypes.c_int] * 4, ctypes.c_void_p, ctypes.c_long,
+                         ctypes.c_void_p)
+        check(split(self.handle, start, stride, size, None, 0, ctypes.addressof(new)), "Team.split_strided")
+        return Team(new.value) if new.value != _INVALID else None
+
+    def split_2d(self, xrange: int) -> tuple["Team", "Team"]:
+        """Collective over this team: this PE's row and column where member i is at (i % xrange, i // xrange)."""
+        require()
+        axes = [ctypes.c_int32(_INVALID), ctypes.c_int32(_INVALID)]
+        split = function("gshmem_team_split_2d", ctypes.c_int, ctypes.c_int, ctypes.c_int,
+                         *[ctypes.c_void_p, ctypes.c_long, ctypes.c_void_p] * 2)
+        x, y = (ctypes.addressof(axis) for axis in axes)
+        check(split(self.handle, xrange, None, 0, x, None, 0, y), "Team.split_2d")
+        return Team(axes[0].value), Team(axes[1].value)
+
+    def barrier(self, *, stream: Any = None) -> None:
+        """Collective: completes this PE's operations, and waits for the members."""
+        self._meet("barrier", stream)
+
+    def sync(self, *, stream: Any = None) -> None:
+        """Collective: waits for the members, and completes nothing."""
+        self._meet("team_sync", stream)
+
+    def _meet(self, stem: str, stream: Any) -> None:
+        require()
+        if stream is None:
+            status = function("gshmem_" + stem, ctypes.c_int, ctypes.c_int)(self.handle)
+        else:
+            status = on_stream(stem, ctypes.c_int, ctypes.c_int)(self.handle, stream)
+        check(status, stem)
+
+    def destroy(self) -> None:
+        """Collective over the members. Never done by the garbage collector."""
+        self._number("n_pes")
+        function("gshmem_team_destroy", None, ctypes.c_int)(self.handle)
+        self.handle = _INVALID
+
+    def __repr__(self) -> str:
+        return f"<gshmem.Team {self._name or self.handle}>"
+
+
+WORLD = Team(0, "WORLD")    #: all PEs
+SHARED = Team(1, "SHARED")  #: PEs whose memory is mapped here
+NODE = Team(2, "NODE")      #: PEs of this host
