@@ -1,0 +1,107 @@
+"""A PE of a job over the Python package: every kind of call, and what it raises. `python -m gshmem -n N job.py`."""
+import array
+import sys
+
+import gshmem as g
+
+
+def raises(kind, text, call):
+    try:
+        call()
+    except kind as error:
+        assert text in str(error), f"{error!r} does not say {text!r}"
+        return error
+    raise SystemExit(f"nothing raised {kind.__name__} with {text!r}")
+
+
+def equal(got, want):
+    assert got == want, f"PE {g.my_pe()}: {got} instead of {want}"
+
+
+def all_equal(array, want):
+    equal(array.tolist(), want)
+    g.barrier_all()  # the next call writes it
+
+
+raises(g.Error, "gshmem.init()", g.my_pe)
+raises(ValueError, "passed together", lambda: g.init(rank=0))
+g.init(heap=64 << 20)
+me, n = g.my_pe(), g.n_pes()
+right, left = (me + 1) % n, (me - 1) % n
+a, b = g.zeros((n, 4), "int32"), g.zeros((n, 4), "int32")
+signal, word = g.zeros(2, "uint64"), g.zeros(1, "int64")
+
+g.put(a[0], array.array("i", range(me, me + 4)), right)
+g.barrier_all()
+equal(a[0].tolist(), list(range(left, left + 4)))
+g.put_signal(b[0], a[0], signal, 3, right, op=g.ADD)
+equal(g.signal_wait(signal, 3), 3)
+equal(b[0].tolist()[0], (left - 1) % n)
+g.signal_op(signal[1:], 9, right, stream=0)
+g.signal_wait(signal[1:], 5, cmp=g.GT, stream=0)
+equal(g.signal_fetch(signal[1:]), 9)
+local = array.array("i", [0] * 4)
+g.get(local, a[0], right, wait=False)
+g.quiet()
+equal(local[0], me)
+raises(ValueError, "not in the symmetric heap", lambda: g.put(local, a[0], 0))
+raises(ValueError, "pe = -1", lambda: g.put(a, a, -1))
+raises(ValueError, "dest has 16 bytes; it takes", lambda: g.put(a[0], a, 0))
+raises(TypeError, "no memory", lambda: g.put(a, 3, 0))
+
+g.atomic_add(word, me + 1, 0)
+g.barrier_all()
+equal(g.atomic_fetch(word, 0), n * (n + 1) // 2)
+g.barrier_all()
+equal(g.atomic_compare_swap(b[n - 1], 0, 7, me), 0)
+equal(g.atomic_fetch_add(b[n - 1], 1, me), 7)
+g.atomic_xor(b[n - 1], 1, me)
+equal(b[n - 1].tolist()[0], 9)
+
+x, y, part = g.zeros(3 * n), g.zeros(3 * n), g.zeros(3)
+raises(TypeError, "dest has float32, source int32", lambda: g.put(x, a, 0))
+raises(TypeError, "'and' of float32", lambda: g.reduce(y, x, "and"))
+g.put(x, array.array("f", [me + 1.0] * 3 * n), me)
+g.reduce(y, x)
+all_equal(y, [n * (n + 1) / 2] * 3 * n)
+g.reduce(y, x, "max", stream=0)
+all_equal(y, [float(n)] * 3 * n)
+g.reducescatter(part, x)
+all_equal(part, [n * (n + 1) / 2] * 3)
+each = [float(pe + 1) for pe in range(n) for _ in range(3)]
+g.fcollect(y, x[:3])
+all_equal(y, each)
+g.alltoall(y, x)
+all_equal(y, each)
+g.broadcast(y, x, n - 1)
+all_equal(y, [float(n)] * 3 * n)
+
+first = g.WORLD.split_strided(0, 1, 1)
+equal(first is None, me != 0)
+if first:
+    equal((first.my_pe, first.n_pes, first.translate_pe(0, g.WORLD)), (0, 1, 0))
+    first.barrier()
+    first.destroy()
+row, column = g.WORLD.split_2d(n)
+equal((row.n_pes, column.n_pes), (n, 1))
+raises(g.Error, "invalid value", lambda: g.WORLD.split_strided(0, 1, n + 1))
+
+try:
+    import numpy
+except ImportError:
+    print("skipped: no numpy")
+else:
+    view = numpy.asarray(a)
+    view[0, 0] = 77
+    equal(a.tolist()[0], 77)
+    equal(numpy.from_dlpack(a).tolist(), view.tolist())
+    raises(ValueError, "gaps", lambda: g.put(b, view.T, me))
+    raises(TypeError, "source float64", lambda: g.put(b, numpy.zeros(4), me))
+
+g.barrier_all()
+a.free()
+raises(ValueError, "given back", a.tolist)
+equal(raises(g.Error, "GSHMEM_SYMMETRIC_SIZE", lambda: g.empty(1 << 40)).status, "OUT_OF_MEMORY")
+g.finalize()
+raises(ValueError, "given back", b.tolist)
+sys.stdout.write(f"PE {me} of {n}: passed\n")

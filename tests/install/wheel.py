@@ -1,0 +1,105 @@
+#!/usr/bin/env python3
+"""The wheel of a build folder: it is made, installed in an environment without anything else, used, and uninstalled.
+
+    wheel.py ROOT BUILD WORK [REPEAT]
+
+REPEAT: how often jobs end in each pair of ways (1). Exit 77: this Python has no pip for a new environment.
+"""
+import itertools
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+LIMIT = 120
+root, build, work = (Path(argument).resolve() for argument in sys.argv[1:4])
+repeat = int(sys.argv[4]) if len(sys.argv) > 4 else 1
+programs = Path(__file__).resolve().parent / "python"
+
+
+def skip(why):
+    print(f"skipped: {why}")
+    sys.exit(77)
+
+
+def run(*command, expect=0):
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=LIMIT, cwd=work, check=False)
+    if done.returncode != expect:
+        sys.exit(f"{command}: status {done.returncode}\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+if "--jobs" in sys.argv:  # with the Python of the environment
+    sys.path.insert(0, str(programs))
+    import leave
+    from gshmem.__main__ import start
+    pairs = [*itertools.product(leave.WAYS, leave.WAYS), *((way, way) for way in leave.COLLECTIVE_WAYS)]
+    for pair in [(one.__name__, other.__name__) for one, other in pairs] * repeat:
+        processes = start(2, [str(programs / "leave.py"), *pair])
+        got = [process.wait(timeout=LIMIT) for process in processes]
+        want = [int(name == "exception") for name in pair]
+        if got != want:
+            sys.exit(f"PEs that leave by {pair} end with {got} instead of {want}")
+    print(f"{len(pairs) * repeat} jobs ended")
+    sys.exit()
+
+if sys.version_info < (3, 11):
+    skip("building the wheel needs Python 3.11, or tomli")
+try:
+    import pip
+    import venv
+except ImportError as error:
+    skip(f"no new environments: {error}")
+if int(pip.__version__.split(".")[0]) < 23:
+    skip(f"pip {pip.__version__} cannot install into another environment: 23 can")
+# Nothing of the caller's may help.
+for name in [name for name in os.environ if name.startswith(("PYTHON", "PIP_")) or name == "LD_LIBRARY_PATH"]:
+    del os.environ[name]
+os.environ.update(GSHMEM_DEVICE="cpu", PIP_NO_INDEX="1", PIP_DISABLE_PIP_VERSION_CHECK="1")
+work.mkdir(parents=True, exist_ok=True)
+for old in work.glob("*.whl"):
+    old.unlink()
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(root / "host" / "python"))
+import build_wheel  # noqa: E402
+
+os.chdir(root)
+wheel = work / build_wheel.build_wheel(work, {"build-dir": str(build)})
+print(f"{wheel.name}: {wheel.stat().st_size / 1e6:.1f} MB")
+with zipfile.ZipFile(wheel) as archive:
+    names = archive.namelist()
+    assert archive.testzip() is None
+    for needed in ("gshmem/py.typed", "gshmem/lib/libgshmem.so.0.1", "gshmem/include/gshmem/gshmem.h", "gshmem/bin/gshmem-info",
+                   "gshmem/lib/gshmem/nvshmem/include/nvshmem.h", "gshmem/lib/gshmem/nvshmem/lib/libnvshmem_host.so.3"):
+        assert needed in names, needed
+    assert len(names) == len(set(names))
+    # Those of Open MPI would be needed where there is none.
+    assert not [name for name in names if "mpi.so" in name or name.endswith("libmpi")]
+
+environment = work / "environment"
+venv.create(environment, clear=True)  # not even pip is there
+python, package = environment / "bin" / "python", next((environment / "lib").iterdir()) / "site-packages" / "gshmem"
+run(sys.executable, "-m", "pip", "--python", python, "install", "--no-deps", wheel)
+for pes in (2, 3):
+    said = run(python, "-m", "gshmem", "-n", pes, programs / "job.py")
+    assert said.count(": passed") == pes, said
+assert sorted(run(python, "-m", "gshmem", "-n", 2, "-c",
+                  "import gshmem; gshmem.init(); print(gshmem.my_pe(), gshmem.n_pes())").split()) == ["0", "1", "2", "2"]
+run(python, "-m", "gshmem", "-n", 2, "-c", "import gshmem, sys; gshmem.init(); sys.exit(3 * gshmem.my_pe())", expect=3)
+assert "problem(s)" in run(environment / "bin" / "gshmem-info", "--doctor")
+run(python, "-c", f"""
+import ctypes, gshmem
+folder = gshmem.use_as_nvshmem()
+assert folder == gshmem.get_nvshmem_home() / 'lib'
+library = ctypes.CDLL('libnvshmem_host.so.3')
+gshmem.init()
+assert library.nvshmem_n_pes() == gshmem.n_pes() == 1
+assert (gshmem.get_include() / 'gshmem' / 'gshmem.h').exists() and (gshmem.get_cmake_dir() / 'gshmem-config.cmake').exists()
+maps = open('/proc/self/maps').read()
+assert {str(package)!r} in maps and {str(build / 'lib')!r} not in maps
+""")
+print(run(python, __file__, root, build, work, repeat, "--jobs").strip())
+run(sys.executable, "-m", "pip", "--python", python, "uninstall", "--yes", "gshmem")
+assert not package.exists(), f"{package} is left"
