@@ -1,10 +1,10 @@
 // mlx5 wire formats as a requester writes and reads them: work queue entries, completion queue
-// entries, doorbell records and doorbells. Endian-typed PODs, nothing else. Used by
-// device/network/wqe.h and transport/nic/mlx5; decoders (transport/nic/decode.h) read bytes
-// instead, from the same sources, so that a mistake here cannot cancel out.
+// entries, doorbell records and doorbells. They are endian-typed PODs. Used by device/network/wqe.h
+// and transport/nic/mlx5. The decoder (transport/nic/decode.h) reads bytes instead, from the same
+// sources, so that a mistake here cannot cancel out.
 //
-// Sources: <infiniband/mlx5dv.h> (struct mlx5_wqe_*_seg, mlx5_cqe64, MLX5_OPCODE_*),
-// rdma-core providers/mlx5/wqe.h (masked atomics) and qp.c (post_send_db), checked in
+// Sources: <infiniband/mlx5dv.h> (struct mlx5_wqe_*_seg, mlx5_cqe64, MLX5_OPCODE_*), rdma-core
+// providers/mlx5/wqe.h (masked atomics) and qp.c (post_send_db), checked in
 // tests/unit/mlx5_layout_test.cpp; golden bytes in tests/unit/wqe_test.cpp.
 #pragma once
 
@@ -27,14 +27,14 @@ GSHMEM_ABI_FN std::uint32_t swap_bytes(std::uint32_t v) {
   // nvcc 13.0 makes six instructions of the portable code below.
   if (!__builtin_is_constant_evaluated()) return __byte_perm(v, 0, 0x0123);
 #endif
-  return v << 24 | (v << 8 & 0xff0000) | (v >> 8 & 0xff00) | v >> 24;  // one bswap
+  return v << 24 | (v << 8 & 0xff0000) | (v >> 8 & 0xff00) | v >> 24;  // this becomes one bswap
 }
 GSHMEM_ABI_FN std::uint64_t swap_bytes(std::uint64_t v) {
   return static_cast<std::uint64_t>(swap_bytes(static_cast<std::uint32_t>(v))) << 32 |
          swap_bytes(static_cast<std::uint32_t>(v >> 32));
 }
 
-/// A big-endian integer in memory. No arithmetic: get() and the constructor convert.
+/// A big-endian integer in memory. It has no arithmetic: get() and the constructor convert.
 template <class T>
 struct Be {
   T raw = 0;
@@ -65,13 +65,13 @@ enum class Opcode : std::uint8_t {
   kMaskedFetchAdd = 0x15,
   kDump = 0x23,
 };
-/// Operand size of masked atomics, in opmod: 8 | log2(bytes) - 2. rdma-core
+/// The operand size of masked atomics, in opmod: 8 | log2(bytes) - 2. rdma-core
 /// providers/mlx5/mlx5.h (MLX5_OPCODE_ATOMIC_MASKED_*), PRM "extended atomic".
 inline constexpr std::uint8_t kOpmodMasked4 = 0x08, kOpmodMasked8 = 0x09;
 
 /// ctrl.fm_ce_se
 enum ControlFlags : std::uint8_t {
-  kCqUpdate = 0x08,  ///< MLX5_WQE_CTRL_CQ_UPDATE: a CQE when done
+  kCqUpdate = 0x08,  ///< MLX5_WQE_CTRL_CQ_UPDATE: requests a CQE
   kFence = 0x80,     ///< MLX5_WQE_CTRL_FENCE: begins after earlier reads and atomics have ended
 };
 
@@ -93,7 +93,7 @@ struct DataSegment {
   Be32 key;
   Be64 address;
 };
-/// The payload follows at once; header and payload are padded to 16 bytes.
+/// The payload follows directly; header and payload are padded to 16 bytes.
 struct InlineHeader {
   Be32 bytes;  ///< kInlineMarker | length
 };
@@ -122,20 +122,20 @@ static_assert(sizeof(InlineHeader) == 4 && sizeof(AtomicSegment) == 16);
 static_assert(sizeof(MaskedAdd4Segment) == 16 && sizeof(MaskedAdd8Segment) == 16);
 static_assert(sizeof(MaskedSwap4Segment) == 16 && sizeof(MaskedSwap8Segment) == 32);
 
-/// Doorbell record of a queue pair: two words, each a count of entries modulo 2^16.
+/// The doorbell record of a queue pair: two words, each a count of entries modulo 2^16.
 struct DoorbellRecord {
   Be32 receive, send;
 };
 static_assert(sizeof(DoorbellRecord) == 8 && offsetof(DoorbellRecord, send) == 4);
 
-/// Offset of the doorbell register in a UAR page (MLX5 BlueFlame register 0).
+/// The offset of the doorbell register in a UAR page (MLX5 BlueFlame register 0).
 inline constexpr std::uint32_t kUarDoorbellOffset = 0x800;
-/// And of that by which queue pairs without a doorbell record are rung (DOCA GPUNetIO,
+/// The offset of the doorbell register for queue pairs without a doorbell record (DOCA GPUNetIO,
 /// doca_verbs_uar.cpp).
 inline constexpr std::uint32_t kUarNoRecordOffset = 0x600;
 
-/// The value of a doorbell: big-endian words `index << 8 | opcode 0` and `number << 8 | ds 0`,
-/// where index is that of the next entry (modulo 2^16), in memory order.
+/// Returns the value of a doorbell: big-endian words `index << 8 | opcode 0` and `number << 8 | ds
+/// 0`, where index is that of the next entry (modulo 2^16), in memory order.
 GSHMEM_ABI_FN std::uint64_t doorbell_value(std::uint32_t next_index, std::uint32_t number) {
   return swap_bytes(static_cast<std::uint64_t>((next_index & 0xffff) << 8) << 32 | number << 8);
 }
@@ -155,7 +155,7 @@ static_assert(sizeof(CompletionEntry) == 64 && offsetof(CompletionEntry, syndrom
 static_assert(offsetof(CompletionEntry, wqe_counter) == 60 &&
               offsetof(CompletionEntry, op_own) == 63);
 inline constexpr std::uint32_t kCompletionWordOffset = 60;
-/// Where the four bytes 52..55 of an error are.
+/// The offset of the four bytes 52..55 of an error.
 inline constexpr std::uint32_t kSyndromeWordOffset = 52;
 
 /// MLX5_CQE_*

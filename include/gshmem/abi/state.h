@@ -1,6 +1,6 @@
-// DeviceState: everything device code knows about its PE, one trivially copyable value. The host
+// DeviceState: everything device code knows about its PE, in one trivially copyable value. The host
 // fills it at init; kernels read it from __constant__ memory or take it as a parameter. Invariant:
-// read-only while the PE is initialized; it points to what changes.
+// it is read-only while the PE is initialized; it points to data that changes.
 #pragma once
 
 #include "fault.h"
@@ -13,8 +13,9 @@
 
 namespace gshmem::abi {
 
-/// Number of the layouts in abi/ and of what kernels and the library expect of each other. One more
-/// with every change of them: a program compiled with other headers is then refused by init.
+/// The number of the layouts in abi/ and of the interface between kernels and the library. It
+/// increases with every change of them: init then refuses a program that was compiled with other
+/// headers.
 inline constexpr std::uint32_t kStateAbi = 13;
 
 inline constexpr std::uint32_t kStateMagic = 0x67736831;  ///< initialized ("gsh1")
@@ -23,11 +24,11 @@ inline constexpr std::uint32_t kStateAmbiguous =
 
 enum class FaultPolicy : std::uint32_t { kAbort, kReport };
 
-/// Least alignment of every heap, and of its first allocatable byte.
+/// The minimum alignment of every heap, and of its first allocatable byte.
 inline constexpr std::uint64_t kHeapAlignment = 2u << 20;
 
-/// Where results of remote reads and atomics land before they go to registers or to memory that the
-/// NIC cannot write. One thread owns a slot while `busy` is 1.
+/// Receives results of remote reads and atomics before they are copied to registers or to memory
+/// that the NIC cannot write. One thread owns a slot while `busy` is 1.
 struct ScratchSlot {
   std::uint32_t busy;
   std::uint32_t reserved[31];
@@ -36,55 +37,56 @@ struct ScratchSlot {
 static_assert(sizeof(ScratchSlot) == 2048);
 inline constexpr int kScratchSlots = 512;  // a power of two
 
-/// Layout of the bytes kept at the front of each heap. The slots of teams follow, if they fit; else
-/// they are at the end of the heap (host/runtime/teams.h).
+/// The layout of the bytes kept at the front of each heap. The slots of teams follow, if they fit;
+/// otherwise they are at the end of the heap (host/runtime/teams.h).
 struct InternalArea {
-  alignas(128) std::uint64_t sink[16];  ///< results that nobody wants
+  alignas(128) std::uint64_t sink[16];  ///< results that are not needed
   alignas(128) ScratchSlot scratch[kScratchSlots];
-  alignas(128) std::uint64_t staging[32768];  ///< host threads' transfers on the network path
+  alignas(128) std::uint64_t staging[32768];  ///< for host threads' transfers on the network path
 };
 inline constexpr std::uint64_t kInternalBytes = kHeapAlignment;
 static_assert(sizeof(InternalArea) <= kInternalBytes);
 
-/// An open context or queue handle, found by the low bits of the handle. What `state` points to
-/// never changes: the PE's state with the queues of that context. Null: no entry was ever used from
-/// here on.
+/// An open context or queue handle, found by the low bits of the handle. The state that `state`
+/// points to never changes: it is the PE's state with the queues of that context. Null: no entry
+/// was ever used from here on.
 struct ContextEntry {
   const struct DeviceState* state;
   std::uint32_t handle;  ///< 0: closed
-  std::uint32_t team;    ///< of a handle with kTeamContext: by which PEs are numbered
+  std::uint32_t team;    ///< for a handle with kTeamContext: the team that numbers its PEs
 };
 static_assert(sizeof(ContextEntry) == 16);
 /// Handles of contexts of a team have this bit. Those of all PEs are below it, from kFirstContext.
 inline constexpr std::uint32_t kTeamContext = 1u << 30, kFirstContext = 2;
 inline constexpr std::uint32_t kMaxContexts = 1024;  ///< open at a time; a power of two
 
-/// No PE follows it so closely that it would be one of consecutive ones.
+/// With this number no PE can be in the range of consecutive ones.
 inline constexpr std::int32_t kMappedByTable = 1 << 30;
 
-/// Who carries out atomics and signal updates on memory of mapped PEs, this one included. Those of
-/// a NIC and those of this machine need not be atomic to each other.
+/// What executes atomics and signal updates on memory of mapped PEs, including this one. Those of a
+/// NIC and those of this machine need not be atomic to each other.
 enum class AmoPath : std::uint32_t {
-  kInPlace,      ///< the calling thread
-  kSetsInPlace,  ///< a NIC, because a link between GPUs has no atomics; a signal is still set by a
-                 ///< store, which needs none
-  kNic,          ///< a NIC, as atomics on memory of PEs that are not mapped (GSHMEM_AMO=nic)
+  kInPlace,  ///< the calling thread
+  /// A NIC, because a link between GPUs has no atomics; a signal is still set by a store, which
+  /// needs none.
+  kSetsInPlace,
+  kNic,  ///< a NIC, like atomics on memory of PEs that are not mapped (GSHMEM_AMO=nic)
 };
 
-inline constexpr std::uint32_t kAllPesFlat = 1u << 31;  ///< of DeviceState::all_pes
+inline constexpr std::uint32_t kAllPesFlat = 1u << 31;  ///< a bit of DeviceState::all_pes
 
-/// Memory of the program that is symmetric, too (gshmemx_buffer_register_symmetric), by offsets
-/// from DeviceState::heap. It is beyond the heap, at the same place for every PE.
+/// Registered memory of the program that is symmetric (gshmemx_buffer_register_symmetric), by
+/// offsets from DeviceState::heap. It is beyond the heap, at the same offset for every PE.
 struct RegisteredRange {
   std::uint64_t begin;  ///< 0: no row was ever used from here on
-  std::uint64_t end;    ///< 0: of memory that is registered no more
-  /// Keys of it, where the job uses a network: of this PE's by QueueView::nic, and of that of PE p
-  /// by p * rails + QueueView::rail.
+  std::uint64_t end;    ///< 0: no longer registered
+  /// Its keys, if the job uses a network: for this PE's memory by QueueView::nic, and for that of
+  /// PE p by p * rails + QueueView::rail.
   const Be32* local = nullptr;
   const RemoteKeys* remote = nullptr;
   std::uint64_t rails = 0;
 };
-inline constexpr std::uint32_t kMaxRegistered = 256;  ///< ranges at a time
+inline constexpr std::uint32_t kMaxRegistered = 256;  ///< number of ranges at a time
 
 struct DeviceState {
   std::uint32_t magic = 0;
@@ -93,26 +95,27 @@ struct DeviceState {
   FaultPolicy fault_policy = FaultPolicy::kAbort;
 
   // The load/store path. Heaps of mapped PEs are in one reserved address range, `stride` apart, in
-  // the order of their slots. Usually their numbers are consecutive, and the slot of PE p is
-  // p - mapped_first; else `slots` has an entry for every PE, -1 where it is not mapped, and
+  // the order of their slots. Usually their numbers are consecutive, and the slot of PE p is p -
+  // mapped_first. Otherwise `slots` has an entry for every PE, -1 if it is not mapped, and
   // mapped_first is kMappedByTable.
-  char* heap = nullptr;          ///< this PE's
-  std::uint64_t heap_bytes = 0;  ///< the first kInternalBytes included
+  char* heap = nullptr;          ///< this PE's heap
+  std::uint64_t heap_bytes = 0;  ///< including the first kInternalBytes
   std::int64_t stride = 0;
   const std::int32_t* slots = nullptr;
   std::int32_t mapped_first = 0, mapped_count = 0;
-  std::int32_t my_slot = 0;              ///< only with `slots`
-  AmoPath amo_path = AmoPath::kInPlace;  ///< to mapped PEs; without a network others are an error
+  std::int32_t my_slot = 0;  ///< used only with `slots`
+  /// For mapped PEs; without a network atomics to other PEs are an error.
+  AmoPath amo_path = AmoPath::kInPlace;
 
   Control* control = nullptr;    ///< host memory, mapped
-  std::uint64_t timeout_ns = 0;  ///< bound of every wait; 0 = none
+  std::uint64_t timeout_ns = 0;  ///< limit of every wait; 0 = none
   NicView nic;
-  /// kMaxContexts entries, for kernels and for host threads (in CPU mode the same).
+  /// kMaxContexts entries, for kernels and for host threads (the same in CPU mode).
   const ContextEntry* contexts = nullptr;
   const ContextEntry* host_contexts = nullptr;
 
-  /// n_teams entries, as of contexts; the first are the predefined teams. A team's slot has the
-  /// number of its entry.
+  /// n_teams entries, for kernels and for host threads; the first are the predefined teams. A
+  /// team's slot has the number of its entry.
   const Team* teams = nullptr;
   const Team* host_teams = nullptr;
   SyncSlot* team_slots = nullptr;  ///< in this PE's heap
@@ -120,7 +123,7 @@ struct DeviceState {
   /// Bit i: predefined team i has all PEs, in order. With kAllPesFlat: Team::flat of all PEs.
   std::uint32_t all_pes = 1 | kAllPesFlat;
 
-  /// kMaxRegistered rows, in host memory that kernels reach, too.
+  /// kMaxRegistered rows, in host memory that kernels access, too.
   const RegisteredRange* registered = nullptr;
 };
 static_assert(std::is_trivially_copyable_v<DeviceState>);
