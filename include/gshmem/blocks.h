@@ -1,5 +1,5 @@
 // ibput and ibget of OpenSHMEM 1.6 for units that nvcc compiles: in kernels and on the host. Other
-// units have them from gshmem.h. blocks.def says what they do.
+// units have them from gshmem.h. blocks.def documents them.
 #pragma once
 
 #include "gshmem.h"

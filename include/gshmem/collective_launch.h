@@ -1,8 +1,8 @@
-// Launching a kernel on all PEs at once, for kernels that wait for each other: every block of every
-// PE is resident, or nobody launches. C++ linkage and inline, because a kernel belongs to the CUDA
-// runtime of the unit that compiles it. Included by gshmem.h under nvcc; other C++ units that
-// include it need the CUDA runtime's headers and library. The GPU is that of the calling thread's
-// PE, whichever is the thread's current one; a stream must be one of that GPU.
+// Launches a kernel on all PEs at once, for kernels that wait for each other: either every block of
+// every PE is resident, or no PE launches. The functions have C++ linkage and are inline, because a
+// kernel belongs to the CUDA runtime of the unit that compiles it. Included by gshmem.h under nvcc;
+// other C++ units that include it need the CUDA runtime's headers and library. The GPU is that of
+// the calling thread's PE, whatever the thread's current GPU is; a stream must belong to that GPU.
 #pragma once
 
 #include "gpu_scope.h"
@@ -14,10 +14,11 @@
 #include <cstdio>
 
 extern "C" {
-/// First nonzero `mine` in PE order, the same on all PEs; collective. `why` goes to the log of the
-/// PE it belongs to. A status of its own when PEs are missing (GSHMEM_TIMEOUT).
+/// Collective: returns the first nonzero `mine` in PE order, the same on all PEs. `why` is logged
+/// on its PE. Returns a status of its own when PEs are missing (GSHMEM_TIMEOUT).
 GSHMEM_EXPORT int gshmemi_agree_status(const char* call, int mine, const char* why);
-/// PEs on the calling PE's GPU; 0 in CPU mode, -1 when the library is not initialized.
+/// Returns the number of PEs on the calling PE's GPU; 0 in CPU mode, -1 when the library is not
+/// initialized.
 GSHMEM_EXPORT int gshmemi_pes_on_gpu(void);
 }
 
@@ -25,7 +26,7 @@ namespace gshmem::collective_launch {
 
 constexpr unsigned kMostAttributes = 32;
 
-/// A status and, where it is an error, what happened.
+/// A status and, if it is an error, its reason.
 struct Outcome {
   int status = GSHMEMX_SUCCESS;
   char why[240] = "";
@@ -40,7 +41,8 @@ __attribute__((format(printf, 3, 4))) inline void fail(Outcome* outcome, int sta
   va_end(values);
 }
 
-/// True when `error` is none; else the outcome names it, and the runtime forgets it.
+/// Returns true when there is no `error`; otherwise stores it in the outcome, and clears it in the
+/// runtime.
 inline bool check(Outcome* outcome, const char* what, cudaError_t error) {
   if (error == cudaSuccess) return true;
   (void)cudaGetLastError();
@@ -48,7 +50,8 @@ inline bool check(Outcome* outcome, const char* what, cudaError_t error) {
   return false;
 }
 
-/// Blocks of `func` that this PE can have resident at once. PEs that share a GPU get equal parts.
+/// Returns how many blocks of `func` this PE can have resident at once. PEs that share a GPU get
+/// equal parts.
 inline int largest_grid(Outcome* outcome, const void* func, dim3 block, std::size_t shared) {
   const int pes = gshmemi_pes_on_gpu();
   const unsigned long long threads = 1ull * block.x * block.y * block.z;
@@ -82,8 +85,7 @@ inline int largest_grid(Outcome* outcome, const void* func, dim3 block, std::siz
   return per_processor * processors / pes;
 }
 
-/// Makes the launch of `given` in `config` a cooperative one, with `attributes`, and chooses a
-/// grid.
+/// Makes `config` a cooperative launch from `given`, with `attributes`, and chooses a grid.
 inline void prepare(Outcome* outcome, const cudaLaunchConfig_t* given, const void* func,
                     cudaLaunchConfig_t* config, cudaLaunchAttribute* attributes) {
   if (!given) return fail(outcome, GSHMEMX_ERROR_INVALID_VALUE, "argument attr is null");
@@ -125,13 +127,13 @@ inline int launch(const char* call, const cudaLaunchConfig_t* given, const void*
   const int agreed = gshmemi_agree_status(call, outcome.status, outcome.why);
   if (agreed != GSHMEMX_SUCCESS) return agreed;
   check(&outcome, "cudaLaunchKernelExC", cudaLaunchKernelExC(&config, func, args));
-  // Again, so that nobody waits in a kernel for a PE that has none.
+  // The PEs agree again, so that no PE waits in a kernel for a PE that has none.
   return gshmemi_agree_status(call, outcome.status, outcome.why);
 }
 
 }  // namespace gshmem::collective_launch
 
-/// `*gridsize` becomes the largest number of blocks that gshmemx_collective_launch accepts for this
+/// Sets `*gridsize` to the largest number of blocks that gshmemx_collective_launch accepts for this
 /// kernel on this PE. Not collective.
 inline int gshmemx_collective_launch_query_gridsize(const void* func, dim3 blockDims,
                                                     void** /*args*/, size_t sharedMem,
@@ -156,9 +158,9 @@ inline int gshmemx_collective_launch_query_gridsize(const void* func, dim3 block
 
 /// Collective. Launches `func` on all PEs as a cooperative kernel (grid-wide synchronization is
 /// legal in it). A grid of 0 is the largest that fits, one-dimensional; each PE chooses its own.
-/// Errors: the same on all PEs, GSHMEMX_ERROR_INVALID_VALUE when the grid does not fit on one of
-/// them, then no PE launches; GSHMEMX_ERROR_COLLECTIVE_LAUNCH_FAILED when CUDA refuses. Order: as
-/// any kernel in `stream`; the call does not wait for it.
+/// Errors are the same on all PEs: GSHMEMX_ERROR_INVALID_VALUE when the grid does not fit on one of
+/// them, and then no PE launches; GSHMEMX_ERROR_COLLECTIVE_LAUNCH_FAILED when CUDA refuses. Order:
+/// as any kernel in `stream`; the call does not wait for it.
 inline int gshmemx_collective_launch(const void* func, dim3 gridDims, dim3 blockDims, void** args,
                                      size_t sharedMem, cudaStream_t stream) {
   cudaLaunchConfig_t config{};
@@ -169,12 +171,13 @@ inline int gshmemx_collective_launch(const void* func, dim3 gridDims, dim3 block
   return gshmem::collective_launch::launch("gshmemx_collective_launch", &config, func, args);
 }
 
-/// What CUDA's launch has attributes for. NVSHMEM's type of that name.
+/// A launch for which CUDA has attributes. The type has NVSHMEM's name.
 typedef struct gshmemx_collective_launch_attr {
   cudaLaunchConfig_t cuda_config;
 } gshmemx_collective_launch_attr_t;
 /// As gshmemx_collective_launch, with at most 32 attributes of the launch. The kernel is
-/// cooperative whatever they say. Errors: also GSHMEMX_ERROR_INVALID_VALUE for a null `attr`.
+/// cooperative, whatever the attributes say. Errors: also GSHMEMX_ERROR_INVALID_VALUE for a null
+/// `attr`.
 inline int gshmemx_collective_launch_attr(const gshmemx_collective_launch_attr_t* attr,
                                           const void* func, void** args) {
   return gshmem::collective_launch::launch("gshmemx_collective_launch_attr",

@@ -1,4 +1,5 @@
-// Which C++ types the API takes, from the type table, and what a group of threads is. C++20.
+// Defines which C++ types the API accepts, from the type table, and what a group of threads is.
+// C++20.
 #pragma once
 
 #include "types.h"
@@ -9,18 +10,18 @@
 
 namespace gshmem {
 
-/// Anything that may be moved byte by byte: put, get.
+/// A type that may be copied byte by byte: put, get.
 template <class T>
 concept Element = std::is_trivially_copyable_v<T>;
 
-/// Element that one access moves: p, g.
+/// An element that one access transfers: p, g.
 template <class T>
 concept Scalar = Element<T> &&
     (sizeof(T) == 1 || sizeof(T) == 2 || sizeof(T) == 4 || sizeof(T) == 8 || sizeof(T) == 16);
 
 namespace detail {
 // Rows of the type table with an AMO class at or above EXT, STD, BIT, or with WAIT. Several names
-// stand for one C++ type (uint64 and size), which then has what any of them has.
+// may have one C++ type (uint64 and size), which then has the class of any of them.
 enum AmoClass { kAmoNONE, kAmoEXT, kAmoSTD, kAmoBIT };
 template <class T>
 constexpr AmoClass amo_class() {
@@ -40,19 +41,19 @@ constexpr bool is_wait_type() {
 }
 }  // namespace detail
 
-/// fetch, set, swap (OpenSHMEM 1.5, table 4), add.
+/// Supports fetch, set, swap (OpenSHMEM 1.5, table 4), add.
 template <class T>
 concept AtomicWord = detail::amo_class<T>()
 >= detail::kAmoEXT;
-/// Also compare_swap, inc (table 3).
+/// Also supports compare_swap, inc (table 3).
 template <class T>
 concept AtomicInteger = detail::amo_class<T>()
 >= detail::kAmoSTD;
-/// Also and, or, xor (table 5).
+/// Also supports and, or, xor (table 5).
 template <class T>
 concept AtomicBits = detail::amo_class<T>()
 >= detail::kAmoBIT;
-/// wait_until, test (table 6).
+/// Supports wait_until, test (table 6).
 template <class T>
 concept WaitWord = detail::is_wait_type<T>();
 

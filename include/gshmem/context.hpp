@@ -1,6 +1,6 @@
-// Context: a PE as C++ code sees it, in kernels and on host threads alike. The same operations as
-// the C API, typed by concepts, with the group as the first argument. It names its PE, so several
-// PEs may share a process or a GPU. C++20.
+// Context: a PE as C++ code sees it, in kernels and on host threads alike. It has the same
+// operations as the C API, typed by concepts, with the group as the first argument. It names its
+// PE, so several PEs may share a process or a GPU. C++20.
 //
 // Arguments, order, visibility and errors are those of the C function of the same name
 // (functions.def); counts and strides are in elements.
@@ -43,14 +43,16 @@ class Context {
 
   GSHMEM_FN int my_pe() const { return state_.my_pe; }
   GSHMEM_FN int n_pes() const { return state_.n_pes; }
-  /// PE `pe`'s copy of a symmetric object, for plain loads and stores; null when it is not mapped.
+  /// Returns PE `pe`'s copy of a symmetric object, for plain loads and stores; null when it is not
+  /// mapped.
   template <class T>
   GSHMEM_FN T* ptr(T* symmetric, int pe) const {
     return static_cast<T*>(device::ptr(state_, symmetric, pe));
   }
 
-  /// This PE by a context or queue handle: calls on the result go by its queues, and fence and
-  /// quiet are for them. A handle that is not open is a fault, and the PE's own queues.
+  /// Returns this PE with a context or queue handle: calls on the result use its queues, and fence
+  /// and quiet apply to them. A handle that is not open is a fault, and selects the PE's own
+  /// queues.
   GSHMEM_FN Context on(gshmem_ctx_t handle) const {
     const abi::DeviceState* state = device::find_context(state_, "on", "ctx", handle);
     return Context(state ? *state : state_);
@@ -177,7 +179,7 @@ class Context {
   // Order: sections 9.9 and 9.11
   GSHMEM_FN void fence() const { api::fence(caller("fence")); }
   GSHMEM_FN void quiet() const { api::quiet(caller("quiet")); }
-  /// Thread, Warp or Block.
+  /// `group` is a Thread, Warp or Block.
   template <Group G>
   [[nodiscard]] GSHMEM_FN int quiet_status(G group) const {
     return api::quiet_status(caller("quiet_status"), group);
@@ -197,7 +199,7 @@ class Context {
   }
   GSHMEM_FN void release_smem() const { api::release_smem(caller("release_smem")); }
 
-  // Teams: sections 9.4 and 9.9. 0, or a status.
+  // Teams: sections 9.4 and 9.9. The calls return 0, or a status.
   template <Group G>
   GSHMEM_FN int barrier(G group, gshmem_team_t team) const {
     return api::barrier(caller("barrier"), group, team);
@@ -217,7 +219,7 @@ class Context {
     return api::team_translate_pe(caller("team_translate_pe"), src_team, src_pe, dest_team);
   }
 
-  // Collectives: section 9.9. All members make the call. 0, or a status.
+  // Collectives: section 9.9. All members make the call. The calls return 0, or a status.
   template <Group G, Element T>
   GSHMEM_FN int alltoall(G group, gshmem_team_t team, T* dest, const T* source,
                          std::size_t count) const {
@@ -243,8 +245,8 @@ class Context {
                           device::Strides strides) const {
     return api::alltoalls<sizeof(T)>(caller("alltoalls"), group, team, dest, source, strides);
   }
-  /// Of integers and floating-point types of up to 8 bytes, those of 16 bits included; sum and prod
-  /// of complex types; maxloc of gshmem_double2_t. kSum for scans.
+  /// Reductions of integers and floating-point types of up to 8 bytes, including those of 16 bits;
+  /// sum and prod of complex types; maxloc of gshmem_double2_t. Scans use kSum.
 #define GSHMEM_CONTEXT_REDUCTION(NAME, KIND)                                                     \
   template <ReduceOp kOp, Group G, Element T>                                                    \
   GSHMEM_FN int NAME(G group, gshmem_team_t team, T* dest, const T* source, std::size_t count)   \
@@ -264,7 +266,7 @@ class Context {
   const abi::DeviceState& state_;
 };
 
-/// The calling thread's PE (host threads, and plain kernels).
+/// Returns the calling thread's PE (for host threads, and plain kernels).
 GSHMEM_FN Context context() { return Context(device::ambient_state("context")); }
 
 }  // namespace gshmem

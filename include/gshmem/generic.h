@@ -1,10 +1,10 @@
 // OpenSHMEM's names without a type (1.5, C11 generic selection): gshmem_put(dest, source, nelems,
-// pe) is gshmem_T_put of the T that `dest` points to; gshmem_put(ctx, dest, source, nelems, pe)
-// that on a context. generic.def has them all, functions.def what they do. Another type does not
-// compile.
+// pe) is gshmem_T_put for the T that `dest` points to, and gshmem_put(ctx, dest, source, nelems,
+// pe) is the same on a context. generic.def lists them all; functions.def documents them. Another
+// type does not compile.
 //
 // In C they are macros, which gshmem.h includes. In C++ they are objects whose calls are overloads
-// of the C functions: include this header. Host code; kernels have gshmem.hpp.
+// of the C functions: include this header. They are for host code; kernels have gshmem.hpp.
 #pragma once
 
 #if defined(__CUDACC__)
@@ -15,7 +15,7 @@
 
 #include <gshmem/generic_names.h>
 
-// M(NAME, T, ...) of each C type that has sum and product.
+// M(NAME, T, ...) for each C type that has sum and product.
 #define GSHMEM_TYPES_SUM(M, ...)              \
   GSHMEM_TYPES_NUM(M, __VA_ARGS__)            \
   M(complexf, gshmem_complexf_t, __VA_ARGS__) \
@@ -24,7 +24,8 @@
 #if !defined(__cplusplus)
 
 #define GSHMEM_GENERIC_CASE(NAME, T, BEFORE, AFTER) , T : BEFORE##NAME##AFTER
-// The function for the type of *POINTER. The first case is that of no type, for the commas.
+// Selects the function for the type of *POINTER. The first case has no type; it is there for the
+// commas.
 #define GSHMEM_GENERIC_OF(TYPES, BEFORE, AFTER, POINTER) \
   _Generic(*(POINTER), void (*)(void) : 0 TYPES(GSHMEM_GENERIC_CASE, BEFORE, AFTER))
 #define GSHMEM_GENERIC_FIRST(TYPES, OP, POINTER, ...) GSHMEM_GENERIC_OF(TYPES, gshmem_, OP, POINTER)
@@ -52,14 +53,14 @@
 
 namespace gshmem::generic {
 
-/// The C function, as a base of what is called by types.
+/// The C function, as a base of the object that is called by types.
 template <auto kFunction>
 struct Typed;
 template <class Result, class... Arguments, Result (*kFunction)(Arguments...)>
 struct Typed<kFunction> {
   Result operator()(Arguments... arguments) const { return kFunction(arguments...); }
 };
-/// For the commas.
+/// It is there for the commas.
 struct None {
   void operator()(None) const = delete;
 };

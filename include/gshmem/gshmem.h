@@ -2,20 +2,21 @@
 // NVSHMEM with the prefix gshmem_), with the extensions of gshmemx.h. C11, C++17 and CUDA.
 //
 // C and C++ units see prototypes of functions in libgshmem. Units compiled by nvcc see the same
-// functions as __host__ __device__ inline functions; no -rdc is needed, and it works with it.
+// functions as __host__ __device__ inline functions; they work without and with -rdc.
 //
 // Terms. A PE owns one GPU (or, in CPU mode, one process or thread) and a symmetric heap. `dest` of
 // put, `source` of get and `sig_addr` are symmetric objects: memory of gshmem_malloc, the same on
-// all PEs; the other side of a transfer is any memory the caller can read or write. nelems counts
+// all PEs. The other side of a transfer is any memory the caller can read or write. nelems counts
 // elements, pe is 0 .. n_pes-1. Functions without suffix are called by one thread; gshmemx_*_warp
 // and gshmemx_*_block by all threads of a warp or block with the same arguments. functions.h has
-// every function that moves data or synchronizes, functions.def what each family promises.
+// every function that moves data or synchronizes; functions.def documents what each family
+// promises.
 //
 // Order. put returns when `source` may be reused, put_nbi at once; both are complete at the target
 // after gshmem_quiet of the calling thread. get returns with the data, get_nbi has it after
 // gshmem_quiet. gshmem_fence orders puts, atomics and signals to each PE. A signal is never visible
-// before its payload. After wait_until, test or signal_wait_until returned true, what the writer
-// ordered before the value is visible to the caller.
+// before its payload. After wait_until, test or signal_wait_until has returned true, operations
+// that the writer ordered before the value are visible to the caller.
 //
 // Errors. Bad arguments and faults are recorded for gshmemx_last_fault and end the process unless
 // GSHMEM_FAULT=report; functions that return a status return it. Device code checks arguments in
@@ -32,118 +33,125 @@ extern "C" {
 #endif
 
 // --- Setup: OpenSHMEM 1.5, sections 9.1 and 9.2. Host only ---------------------------------------
-/// Collective. Joins the job (GSHMEM_BOOTSTRAP), picks this PE's GPU, makes the symmetric heap. On
-/// failure every PE fails with the rank and reason; then under GSHMEM_FAULT=abort the process ends
-/// with status 1, else gshmemx_init_status tells. On a thread that has a PE, init only counts:
-/// as many calls of gshmem_finalize answer it. One with another rank, size, GPU or heap fails.
+/// Collective. Joins the job (GSHMEM_BOOTSTRAP), selects this PE's GPU, and makes the symmetric
+/// heap. On failure every PE fails with the rank and reason. With GSHMEM_FAULT=abort the process
+/// then ends with status 1; otherwise gshmemx_init_status reports it. On a thread that has a PE,
+/// init is only counted: it needs as many calls of gshmem_finalize. An init with another rank,
+/// size, GPU or heap fails.
 ///
-/// A child that a PE forks without exec is no part of the job and holds none of its connections; it
-/// may read and write the heap's memory. There gshmem_finalize does nothing, gshmem_global_exit
-/// ends the child alone, and calls that return a status or memory fail. Any other call ends the
-/// child with a message that names the PE. gshmem_init makes the child a PE of another job, but
-/// not by MPI or the launcher of its parent, nor on a GPU when its parent has one.
+/// A child that a PE forks without exec is not part of the job and holds none of its connections;
+/// it may read and write the heap's memory. In the child gshmem_finalize does nothing,
+/// gshmem_global_exit ends the child alone, and calls that return a status or memory fail. Any
+/// other call ends the child with a message that names the PE. gshmem_init makes the child a PE of
+/// another job, but not by MPI or the launcher of its parent, nor on a GPU when its parent has one.
 GSHMEM_EXPORT void gshmem_init(void);
-/// As gshmem_init; `*provided` is GSHMEM_THREAD_MULTIPLE. Returns a status.
+/// As gshmem_init; sets `*provided` to GSHMEM_THREAD_MULTIPLE. Returns a status.
 GSHMEM_EXPORT int gshmem_init_thread(int requested, int* provided);
-/// `*provided` is GSHMEM_THREAD_MULTIPLE: any thread may call at any time. Null is fine.
+/// Sets `*provided` to GSHMEM_THREAD_MULTIPLE: any thread may call at any time. Null is allowed.
 GSHMEM_EXPORT void gshmem_query_thread(int* provided);
-/// `*initialized` is 1 when the calling thread's PE is initialized, else 0; at any time, of
-/// OpenSHMEM 1.6. Null is fine.
+/// Sets `*initialized` to 1 when the calling thread's PE is initialized, otherwise 0. It may be
+/// called at any time. OpenSHMEM 1.6. Null is allowed.
 GSHMEM_EXPORT void gshmem_query_initialized(int* initialized);
-/// Section 9.12: nothing. There is no profile that `level` could control; Nsight Systems shows the
-/// kernels and copies of the library.
+/// Section 9.12. The call does nothing: there is no profile that `level` could control. Nsight
+/// Systems shows the kernels and copies of the library.
 GSHMEM_EXPORT void gshmem_pcontrol(int level, ...);
-/// Answers one init of the calling thread's PE. The last is collective: it completes everything,
+/// Ends one init of the calling thread's PE. The last call is collective: it completes everything,
 /// frees the heap and leaves the job. A process that exits need not call it. It waits for every PE
-/// that lives, also for one that is suspended. It does not wait for PEs that died, that a fault
+/// that lives, even for one that is suspended. It does not wait for PEs that died, that a fault
 /// stopped, or whose host does not answer (GSHMEM_HEARTBEAT). gshmem_init may follow.
 GSHMEM_EXPORT void gshmem_finalize(void);
 /// Ends the job on all PEs with `status`; does not return.
 GSHMEM_EXPORT void gshmem_global_exit(int status);
-/// Version of the OpenSHMEM specification, and name of the library (GSHMEM_MAX_NAME_LEN bytes).
-/// Null is fine for what is not wanted.
+/// Return the version of the OpenSHMEM specification, and the name of the library
+/// (GSHMEM_MAX_NAME_LEN bytes). Null is allowed for values that are not needed.
 GSHMEM_EXPORT void gshmem_info_get_version(int* major, int* minor);
 GSHMEM_EXPORT void gshmem_info_get_name(char* name);
 
 // --- Symmetric memory: section 9.3. Host only ----------------------------------------------------
-// Collective: every PE calls, in the same order and with equal arguments; a difference is a fault
-// (GSHMEMX_ERROR_SYMMETRY) that names the PEs and both values, on all of them.
-/// `size` bytes, aligned to 128, at the same offset of every heap; returns after all PEs have it.
-/// Contents are undefined. Null for size 0, when memory is short (raise GSHMEM_SYMMETRIC_SIZE) and
-/// after a fault.
+// Collective: every PE makes the calls, in the same order and with equal arguments. A difference is
+// a fault (GSHMEMX_ERROR_SYMMETRY) on all PEs, which names the PEs and both values.
+/// Allocates `size` bytes, aligned to 128, at the same offset of every heap; returns after all PEs
+/// have allocated. Contents are undefined. Returns null for size 0, when memory is short (raise
+/// GSHMEM_SYMMETRIC_SIZE) and after a fault.
 GSHMEM_EXPORT void* gshmem_malloc(size_t size);
-/// `count * size` zeroed bytes; null also when the product overflows.
+/// Allocates `count * size` zeroed bytes; also returns null when the product overflows.
 GSHMEM_EXPORT void* gshmem_calloc(size_t count, size_t size);
-/// As malloc with an alignment in bytes: a power of two, else a fault. One above 1 GiB or the size
-/// of the heap is memory that is short. gshmem_realloc does not keep more than malloc's.
+/// As malloc with an alignment in bytes, which must be a power of two (fault otherwise). Alignments
+/// above 1 GiB or above the size of the heap return null, as out of memory. gshmem_realloc keeps
+/// only malloc's alignment.
 GSHMEM_EXPORT void* gshmem_align(size_t alignment, size_t size);
-/// As malloc; `hints` are or-ed gshmem_malloc_hints, and change nothing here.
+/// As malloc; `hints` are or-ed gshmem_malloc_hints, which have no effect.
 GSHMEM_EXPORT void* gshmem_malloc_with_hints(size_t size, long hints);
-/// As C realloc over symmetric memory; contents move with it. Null when memory is short: `ptr` is
-/// then as before.
+/// As C realloc for symmetric memory; contents move with it. Returns null when memory is short:
+/// `ptr` is then unchanged.
 GSHMEM_EXPORT void* gshmem_realloc(void* ptr, size_t size);
-/// Waits for all PEs, then frees. Null is fine and not collective; an address that is no allocation
-/// is a fault (GSHMEMX_ERROR_INVALID_VALUE) on the PE that passed it.
+/// Waits for all PEs, then frees. Null is allowed and not collective; an address that is not an
+/// allocation is a fault (GSHMEMX_ERROR_INVALID_VALUE) on the PE that passed it.
 GSHMEM_EXPORT void gshmem_free(void* ptr);
 
-// --- Teams: section 9.4. Host only; functions.h has what takes one -----------------------------
-// Collective over the members of the parent team, by one host thread of each; calls on teams that
-// have a member in common are made in the same order on all members. At most GSHMEM_TEAMS teams of
-// a PE exist at a time. Return a status, the same kind on all members, and GSHMEM_TEAM_INVALID in
-// `*new_team` where it is none: GSHMEMX_ERROR_INVALID_VALUE for what is no team or out of range,
+// --- Teams: section 9.4. Host only; functions.h has functions that take one ----------------------
+// Collective over the members of the parent team, by one host thread of each. All members make
+// calls on teams that have a member in common in the same order. At most GSHMEM_TEAMS teams of a PE
+// exist at a time. The calls return a status, the same kind on all members, and GSHMEM_TEAM_INVALID
+// in
+// `*new_team` on error: GSHMEMX_ERROR_INVALID_VALUE for an invalid team or a value out of range,
 // GSHMEMX_ERROR_SYMMETRY for arguments that differ, GSHMEMX_ERROR_OUT_OF_MEMORY when a member has
 // all its teams in use.
-/// The members start + i * stride of the parent, i from 0 to size - 1; on the others `*new_team` is
-/// GSHMEM_TEAM_INVALID. A stride may be negative. `config` may be null where `config_mask` is 0.
+/// Makes a team of the members start + i * stride of the parent, i from 0 to size - 1; on the
+/// others `*new_team` is GSHMEM_TEAM_INVALID. A stride may be negative. `config` may be null if
+/// `config_mask` is 0.
 GSHMEM_EXPORT int gshmem_team_split_strided(gshmem_team_t parent_team, int start, int stride,
                                             int size, const gshmem_team_config_t* config,
                                             long config_mask, gshmem_team_t* new_team);
 /// Member i of the parent is at (i % xrange, i / xrange); an xrange above the parent's size is
-/// that. Members with the same second place are an x-axis team, those with the same first place a
-/// y-axis team.
+/// reduced to it. Members with the same second coordinate are an x-axis team, those with the same
+/// first coordinate a y-axis team.
 GSHMEM_EXPORT int gshmem_team_split_2d(gshmem_team_t parent_team, int xrange,
                                        const gshmem_team_config_t* xaxis_config, long xaxis_mask,
                                        gshmem_team_t* xaxis_team,
                                        const gshmem_team_config_t* yaxis_config, long yaxis_mask,
                                        gshmem_team_t* yaxis_team);
-/// The fields that `config_mask` names, as the team was made with. Local; returns a status:
-/// GSHMEMX_ERROR_INVALID_VALUE for no team, a null config or other bits of the mask.
+/// Returns the fields that `config_mask` names, as given when the team was made. Local; returns a
+/// status: GSHMEMX_ERROR_INVALID_VALUE for an invalid team, a null config or other bits of the
+/// mask.
 GSHMEM_EXPORT int gshmem_team_get_config(gshmem_team_t team, long config_mask,
                                          gshmem_team_config_t* config);
-/// Collective over the members; GSHMEM_TEAM_INVALID is fine. A predefined team, or what is no team,
-/// is a fault (GSHMEMX_ERROR_INVALID_VALUE).
+/// Collective over the members; GSHMEM_TEAM_INVALID is allowed. A predefined or invalid team is a
+/// fault (GSHMEMX_ERROR_INVALID_VALUE).
 GSHMEM_EXPORT void gshmem_team_destroy(gshmem_team_t team);
 /// Another name of gshmem_team_sync.
 #define gshmem_sync gshmem_team_sync
 
-// --- Contexts: section 9.5. Host only; functions.h has what takes one --------------------------
-/// Local. A context whose fence and quiet are for itself alone. `options` are or-ed
-/// gshmem_ctx_options: with PRIVATE or SERIALIZED at most one thread at a time uses it (a thread,
-/// or the first thread of a _warp or _block call), which needs no atomics; NOSTORE changes nothing.
-/// Of its own it has work queues of GSHMEM_CONTEXTS and of destroyed handles, as far as there are;
-/// then it shares those of the default context, whose quiet it then takes part in. Where every PE
-/// is mapped it costs nothing. Returns a status, and GSHMEM_CTX_INVALID in `*ctx` when it is none:
-/// GSHMEMX_ERROR_OUT_OF_MEMORY beyond 1024 contexts and handles, GSHMEMX_ERROR_INVALID_VALUE for
-/// unknown options, GSHMEMX_ERROR_NOT_INITIALIZED.
+// --- Contexts: section 9.5. Host only; functions.h has functions that take one -------------------
+/// Local. Makes a context whose fence and quiet apply to it alone. `options` are or-ed
+/// gshmem_ctx_options. With PRIVATE or SERIALIZED at most one thread at a time uses it (a thread,
+/// or the first thread of a _warp or _block call), which needs no atomics; NOSTORE has no effect. A
+/// context gets work queues of its own from those of GSHMEM_CONTEXTS and of destroyed handles,
+/// while there are any. Afterwards contexts share the queues of the default context, whose quiet
+/// then covers them. If every PE is mapped, a context costs nothing. Returns a status, and
+/// GSHMEM_CTX_INVALID in `*ctx` on error: GSHMEMX_ERROR_OUT_OF_MEMORY beyond 1024 contexts and
+/// handles, GSHMEMX_ERROR_INVALID_VALUE for unknown options, GSHMEMX_ERROR_NOT_INITIALIZED.
 GSHMEM_EXPORT int gshmem_ctx_create(long options, gshmem_ctx_t* ctx);
 /// Local. As gshmem_ctx_create, for `team`: gshmem_ctx_ functions name PEs by their numbers in it.
-/// (C++'s on() and gshmemx_qp_ functions by those of all PEs.) For what is no team
-/// GSHMEMX_ERROR_INVALID_VALUE. The context is destroyed before its team; what uses it after that
-/// is a fault that names it.
+/// (C++'s on() and gshmemx_qp_ functions use the numbers of all PEs.) An invalid team returns
+/// GSHMEMX_ERROR_INVALID_VALUE. Destroy the context before its team; a later use is a fault that
+/// names it.
 GSHMEM_EXPORT int gshmem_team_create_ctx(gshmem_team_t team, long options, gshmem_ctx_t* ctx);
-/// Local. Quiet, then gone: no thread may be using it. GSHMEM_CTX_INVALID is fine. A
-/// handle that is not open is a fault (GSHMEMX_ERROR_INVALID_VALUE), the default context too.
+/// Local. Calls quiet and destroys the context: no thread may be using it. GSHMEM_CTX_INVALID is
+/// allowed. A handle that is not open is a fault (GSHMEMX_ERROR_INVALID_VALUE), and so is the
+/// default context.
 GSHMEM_EXPORT void gshmem_ctx_destroy(gshmem_ctx_t ctx);
-/// Local, OpenSHMEM 1.6. Hints of what uses a context until gshmem_ctx_session_stop; no effect
-/// here: transfers of many threads share doorbells as it is. Faults: GSHMEMX_ERROR_INVALID_VALUE
-/// for what is not open, unknown options or fields, and fields without a `config`.
-/// GSHMEM_CTX_INVALID is fine.
+/// Local, OpenSHMEM 1.6. Gives hints about the use of a context until gshmem_ctx_session_stop. They
+/// have no effect: transfers of many threads share doorbells anyway. Faults:
+/// GSHMEMX_ERROR_INVALID_VALUE for a handle that is not open, unknown options or fields, and fields
+/// without a `config`. GSHMEM_CTX_INVALID is allowed.
 GSHMEM_EXPORT void gshmem_ctx_session_start(gshmem_ctx_t ctx, long options,
                                             const gshmem_ctx_session_config_t* config,
                                             long config_mask);
 GSHMEM_EXPORT void gshmem_ctx_session_stop(gshmem_ctx_t ctx);
-/// The team of the context to `*team`, and 0: GSHMEM_TEAM_WORLD but for those of
-/// gshmem_team_create_ctx. For what is not open GSHMEM_TEAM_INVALID and -1; -1 for a null team.
+/// Stores the team of the context in `*team`, and returns 0. The team is GSHMEM_TEAM_WORLD, except
+/// for contexts of gshmem_team_create_ctx. A handle that is not open gives GSHMEM_TEAM_INVALID and
+/// -1; a null team gives -1.
 GSHMEM_EXPORT int gshmem_ctx_get_team(gshmem_ctx_t ctx, gshmem_team_t* team);
 
 #ifdef __cplusplus
@@ -155,7 +163,7 @@ GSHMEM_EXPORT int gshmem_ctx_get_team(gshmem_ctx_t ctx, gshmem_team_t* team);
 #include <gshmem/device/api/register_bound_kernels.h>
 #include <gshmem/device/api/api_context.h>
 #include <gshmem/device/core/registrar.h>
-#define GSHMEM_BLOCKS 0  // of blocks.h: they would add a tenth to what nvcc needs for this header
+#define GSHMEM_BLOCKS 0  // those of blocks.h: they would add a tenth to nvcc's time for this header
 #define GSHMEM_LAZY template <int = 0>
 #define GSHMEM_FUNCTION GSHMEM_DEVICE_FUNCTION
 #include "functions.def"

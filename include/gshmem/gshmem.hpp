@@ -1,4 +1,4 @@
-// gshmem for C++20: RAII over init and symmetric memory, typed operations (context.hpp), many
+// gshmem for C++20: RAII for init and symmetric memory, typed operations (context.hpp), many
 // messages with one doorbell (burst.hpp), launches that run on GPUs and CPUs (launch.hpp). The C
 // API may be mixed in freely.
 #pragma once
@@ -25,25 +25,25 @@ class Failure : public std::runtime_error {
   int code_;
 };
 
-/// The fault on record for the calling thread's PE (or why its init failed), as one line.
+/// Returns the recorded fault of the calling thread's PE (or why its init failed), as one line.
 inline std::string last_fault_message() {
   gshmemx_fault_t fault;
   return gshmemx_last_fault(&fault) == GSHMEMX_SUCCESS ? "no fault recorded" : fault.message;
 }
 
-/// Init and finalize of one PE. Collective; belongs to the thread that made it.
+/// Init and finalize of one PE. Collective; it belongs to the thread that made it.
 class Runtime {
  public:
   /// As gshmem_init, but throws Failure.
   Runtime() { init(GSHMEMX_INIT_DEFAULT, nullptr); }
-  /// With attributes (gshmemx.h).
+  /// As above, with attributes (gshmemx.h).
   Runtime(unsigned flags, gshmemx_init_attr_t& attr) { init(flags, &attr); }
   ~Runtime() { gshmem_finalize(); }
   Runtime(const Runtime&) = delete;
 
   [[nodiscard]] int my_pe() const { return gshmem_my_pe(); }
   [[nodiscard]] int n_pes() const { return gshmem_n_pes(); }
-  /// True when heaps are on GPUs and launches are kernels.
+  /// Returns true when heaps are on GPUs and launches are kernels.
   [[nodiscard]] bool on_gpu() const { return gshmemi_ambient()->ops != nullptr; }
 
  private:
@@ -60,7 +60,7 @@ class SymmetricArray {
   enum class Fill { kNone, kZero };
 
   explicit SymmetricArray(std::size_t count, Fill fill = Fill::kZero) : count_(count) {
-    // No heap has SIZE_MAX bytes; all PEs make the call, also with a count that overflows.
+    // No heap has SIZE_MAX bytes. All PEs make the call, even with a count that overflows.
     const std::size_t bytes = count > SIZE_MAX / sizeof(T) ? SIZE_MAX : count * sizeof(T);
     void* memory = fill == Fill::kZero ? gshmem_calloc(count, sizeof(T)) : gshmem_malloc(bytes);
     if (!memory && count > 0) {
@@ -79,13 +79,12 @@ class SymmetricArray {
   }
   ~SymmetricArray() { gshmem_free(data_); }
 
-  /// Symmetric address: what put, get and kernels take.
+  /// Returns the symmetric address, which put, get and kernels accept.
   [[nodiscard]] T* data() const noexcept { return data_; }
   [[nodiscard]] std::size_t size() const noexcept { return count_; }
 
   /// Copies PE `pe`'s elements to the host, or host elements to PE `pe`, beginning at `first`.
-  /// Complete on return. Works in both modes.
-  /// Throws Failure for elements that are not its own.
+  /// Complete on return. Works in both modes. Throws Failure for elements outside of the array.
   void read(std::span<T> to, int pe, std::size_t first = 0) const {
     require_own("read", first, to.size());
     gshmem_getmem(to.data(), data_ + first, to.size_bytes(), pe);
@@ -115,8 +114,8 @@ class SymmetricArray {
 };
 
 /// Runs `body(runtime)` on `n_pes` threads of this process, each a PE of its own. Rethrows the
-/// first exception after all threads have ended; a body that throws leaves its PE, which the others
-/// notice as in any job.
+/// first exception after all threads have ended. If a body throws, its PE leaves, which the others
+/// detect as in any job.
 template <class Body>
 void run_threads(int n_pes, const Body& body) {
   gshmemx_thread_world_t* world = gshmemx_thread_world_create(n_pes);
@@ -127,7 +126,7 @@ void run_threads(int n_pes, const Body& body) {
   struct Call {
     const Body& body;
     gshmemx_thread_world_t* world;
-    std::exception_ptr first;  // of who has set `failed`
+    std::exception_ptr first;  // of the thread that has set `failed`
     bool failed;
   } call{body, world, nullptr, false};
   const auto run_pe = [](void* c, unsigned rank) {

@@ -1,11 +1,11 @@
-// gshmem::launch: one functor with the same group objects, run as a CUDA kernel when the PE is on a
-// GPU, else on host threads. Perftests, tests and examples are written with it. C++20.
+// gshmem::launch runs one functor with the same group objects as a CUDA kernel when the PE is on a
+// GPU, and otherwise on host threads. Perftests, tests and examples are written with it. C++20.
 //
 // A functor is called as functor(ctx, args...) const by every thread of the launch, where ctx is a
 // LaunchContext; mark operator() GSHMEM_FN.
 //
-// The GPU is that of the calling thread's PE, whichever is the thread's current one. A stream must
-// be one of that GPU; CUDA refuses others.
+// The GPU is that of the calling thread's PE, whatever the thread's current GPU is. A stream must
+// belong to that GPU; CUDA refuses others.
 #pragma once
 
 #include "context.hpp"
@@ -24,7 +24,7 @@ struct LaunchShape {
   void* stream = nullptr;        ///< cudaStream_t; null = the calling thread's own on that GPU
 };
 
-/// The argument of a functor: its PE, and where the calling thread stands in the launch.
+/// The argument of a functor: its PE, and the position of the calling thread in the launch.
 class LaunchContext : public Context {
  public:
   using Context::Context;
@@ -56,7 +56,7 @@ namespace detail {
 /// CPU mode runs all threads of a launch at once, as a GPU does with resident blocks.
 inline constexpr unsigned kMaxHostThreads = 4096;
 
-/// "gshmem::launch: B blocks of T threads" + what is wrong with that.
+/// Throws "gshmem::launch: B blocks of T threads" and the reason.
 [[noreturn]] inline void refuse_shape(const LaunchShape& shape, const std::string& why) {
   throw std::runtime_error("gshmem::launch: " + std::to_string(shape.blocks) + " blocks of " +
                            std::to_string(shape.threads) + " threads" + why);
@@ -98,7 +98,8 @@ inline cudaStream_t stream_of(void* stream) {
 }
 #endif
 
-/// launch(), with a state that may differ from that of the calling thread's PE: in its queues, say.
+/// launch(), with a state that may differ from that of the calling thread's PE, for example in its
+/// queues.
 template <unsigned kMaxThreads, class F, class... Args>
 static void launch_with(const abi::DeviceState& state, const LaunchShape& shape, const F& functor,
                         Args... args) {
@@ -110,7 +111,7 @@ static void launch_with(const abi::DeviceState& state, const LaunchShape& shape,
   }
 #if defined(__CUDACC__)
   const GpuScope scope;
-  constexpr std::size_t kUnasked = 48 * 1024;  // more has to be asked for
+  constexpr std::size_t kUnasked = 48 * 1024;  // more has to be requested
   if (shape.shared_bytes > kUnasked) {
     check_cuda(cudaFuncSetAttribute(launch_kernel<kMaxThreads, F, Args...>,
                                     cudaFuncAttributeMaxDynamicSharedMemorySize,
@@ -131,8 +132,8 @@ static void launch_with(const abi::DeviceState& state, const LaunchShape& shape,
 
 /// Runs `functor` on every thread of `shape` for the calling thread's PE. On a GPU it returns at
 /// once (see synchronize); in CPU mode when all threads have returned. Errors: std::runtime_error
-/// for a call before init, a bad shape, a refused launch or a thread that could not be started.
-/// Also for a PE on a GPU when this unit was not compiled by nvcc.
+/// for a call before init, an invalid shape, a refused launch or a thread that could not be
+/// started. Also for a PE on a GPU when this unit was not compiled by nvcc.
 template <unsigned kMaxThreads = 1024, class F, class... Args>
 static void launch(const LaunchShape& shape, const F& functor, Args... args) {
   const abi::DeviceState* state = gshmemi_ambient()->state;
@@ -142,10 +143,9 @@ static void launch(const LaunchShape& shape, const F& functor, Args... args) {
   detail::launch_with<kMaxThreads>(*state, shape, functor, args...);
 }
 
-/// Static, as launch is, because units compiled by nvcc and by the host compiler have different
-/// ones. Waits for the launches on `stream` (null = the calling thread's own). Errors:
-/// std::runtime_error with the CUDA error, after which gshmemx_last_fault tells what a kernel
-/// recorded.
+/// It is static, like launch, because units compiled by nvcc and by the host compiler have
+/// different ones. Waits for the launches on `stream` (null = the calling thread's own). Errors:
+/// std::runtime_error with the CUDA error; gshmemx_last_fault then returns what a kernel recorded.
 [[maybe_unused]] static void synchronize([[maybe_unused]] void* stream = nullptr) {
 #if defined(__CUDACC__)
   if (gshmemi_ambient()->ops != nullptr) {

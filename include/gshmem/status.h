@@ -1,6 +1,6 @@
 // Status codes of the C API: one table, one string per code. Included by every public header and by
 // the host library; C11, C++17 and CUDA. The first eight values equal NVSHMEM's, so programs that
-// compare against numbers keep working.
+// compare numbers keep working.
 #pragma once
 
 /// X(NAME, VALUE, TEXT): every status code of the library.

@@ -1,6 +1,6 @@
-// Tensors, as the tile calls of gshmem/tile.hpp take them: memory with a shape and strides. Names
+// Tensors, as the tile calls of gshmem/tile.hpp accept them: memory with a shape and strides. Names
 // and meaning are those of NVSHMEM 3.8 (device_host/nvshmem_tensor.h). Shapes and strides are
-// tuples, CUDA's where nvcc compiles and the standard library's else. C++17.
+// tuples: CUDA's if nvcc compiles, otherwise the standard library's. C++17.
 #pragma once
 
 #include <limits.h>
@@ -37,8 +37,8 @@ struct ConstInt : gshmem::tuples::integral_constant<int, kValue> {
   GSHMEM_FN constexpr operator int() const { return kValue; }
 };
 
-/// Elements in each dimension, and elements between neighbours in it. Also coordinates: the first
-/// element of a tile in its matrix, and the size of the matrix.
+/// The elements in each dimension, and the elements between neighbours in it. Also coordinates: the
+/// first element of a tile in its matrix, and the size of the matrix.
 template <class... Sizes>
 using shape = gshmem::tuples::tuple<Sizes...>;
 template <class... Sizes>
@@ -69,7 +69,7 @@ GSHMEM_FN constexpr Layout<Shape, Stride> make_layout(const Shape& sizes, const 
   return {sizes, strides};
 }
 
-/// Elements of T in memory of anyone, by a Layout. Owns nothing.
+/// Elements of T in any memory, with a Layout. It owns nothing.
 template <class T, class LayoutOf>
 struct Tensor {
   using value_type = T;
@@ -86,17 +86,18 @@ struct Tensor {
   LayoutOf layout_;
 };
 
-/// How a collective of tiles is made: who moves what, and what its wait has to wait for. NVSHMEM
-/// has the last step done by the switch (NVLS), and this library by loads and stores of all.
+/// How a collective of tiles is executed: which member moves what, and what its wait has to wait
+/// for. In NVSHMEM the switch executes the last step (NVLS); in this library all members load and
+/// store.
 typedef enum {
   NVLS_ONE_SHOT_PUSH_NBI = 0,  ///< members store to all
   NVLS_ONE_SHOT_PULL_NBI = 1,  ///< members load from all
   NVLS_TWO_SHOT_PUSH_NBI = 2,  ///< one member loads from all, and stores to all
-  NVLS_TWO_SHOT_PULL_NBI = 3,  ///< of no call
+  NVLS_TWO_SHOT_PULL_NBI = 3,  ///< used by no call
   NVSHMEMI_TILE_COLL_ALGO_SENTINEL = INT_MAX
 } tile_coll_algo_t;
-/// How a tile is put or got: this library goes by load and store where the PE is mapped, and by the
-/// network else, whichever the program names.
+/// How a tile is put or got. This library uses load and store if the PE is mapped, and otherwise
+/// the network, whichever the program names.
 typedef enum {
   PEER_PUSH_NBI = 0,
   PEER_PULL_NBI = 0,

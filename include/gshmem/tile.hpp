@@ -1,19 +1,19 @@
-// Tiles: parts of matrices that a kernel moves, gathers or reduces while it computes others. The
-// calls are NVSHMEM's 3.8 (nvshmemx::tile_..., "Tile-based Collectives"), each by a thread, a
-// _warp, a _warpgroup (four warps) or a _block. For units that nvcc compiles, and for kernels in
-// CPU mode; nvshmem.h has it under nvcc. C++17.
+// Tiles: parts of matrices that a kernel transfers, gathers or reduces while it computes others.
+// The calls are NVSHMEM's 3.8 (nvshmemx::tile_..., "Tile-based Collectives"), each for a thread, a
+// _warp, a _warpgroup (four warps) or a _block. They are for units that nvcc compiles, and for
+// kernels in CPU mode; nvshmem.h includes this header under nvcc. C++17.
 //
 // A tile is a Tensor (tensor.hpp) of one or two dimensions with any strides: `src` and `dst` have
-// elements of one type, and as many. Of the source only what is inside of the boundary is taken:
-// element i of a dimension where start_coord + i < boundary. Both are make_shape(...) of some or
-// all dimensions; make_shape() or an empty object is no boundary. Words of up to 16 bytes are moved
-// where both have the same dimension with stride 1, and their rows are aligned to that.
+// elements of one type, and the same number. Only the part of the source inside of the boundary is
+// used: element i of a dimension where start_coord + i < boundary. Both are make_shape(...) of some
+// or all dimensions; make_shape() or an empty object means no boundary. Words of up to 16 bytes are
+// moved if both tensors have the same dimension with stride 1, and their rows are aligned to that
+// size.
 //
-// PEs that are mapped are reached by load and store, others by the network, a row at a time. `flag`
-// is 0. All calls return a gshmemx_status: GSHMEMX_ERROR_INVALID_VALUE for null data, a flag, a
-// number of elements that is another one, a negative stride, what is no team. The rest is checked
-// as in all calls (docs/guide.md, "Errors"). Host threads get GSHMEMX_ERROR_NOT_SUPPORTED where
-// heaps are on GPUs.
+// Mapped PEs are reached by load and store, others by the network, a row at a time. `flag` is 0.
+// All calls return a gshmemx_status: GSHMEMX_ERROR_INVALID_VALUE for null data, a flag, different
+// numbers of elements, a negative stride, an invalid team. The rest is checked as in all calls
+// (docs/guide.md, "Errors"). Host threads get GSHMEMX_ERROR_NOT_SUPPORTED if heaps are on GPUs.
 #pragma once
 
 #include "gshmem.h"

@@ -1,6 +1,6 @@
-// Element types of the C API as C, C++ and CUDA see them. The two 16-bit floating types are CUDA's
-// where CUDA compiles, and plain 16-bit carriers of the same layout elsewhere: the API only moves
-// them; so is CUDA's double2. And what marks the functions of the library.
+// Element types of the C API for C, C++ and CUDA. The two 16-bit floating types are CUDA's if CUDA
+// compiles, and otherwise plain 16-bit carriers of the same layout, since the API only moves them;
+// the same holds for CUDA's double2. Also the macros that mark the functions of the library.
 #pragma once
 
 #include <stddef.h>
@@ -26,7 +26,8 @@ typedef struct __attribute__((aligned(16))) gshmem_double2 {
 } gshmem_double2_t;
 #endif
 
-/// Complex numbers as C's float _Complex and double _Complex: real and imaginary part.
+/// Complex numbers with the layout of C's float _Complex and double _Complex: real and imaginary
+/// part.
 typedef struct gshmem_complexf {
   float re, im;
 } gshmem_complexf_t;
@@ -34,16 +35,16 @@ typedef struct gshmem_complexd {
   double re, im;
 } gshmem_complexd_t;
 
-/// A team of PEs (OpenSHMEM 1.5, section 9.4): one of gshmem_predefined_team, or of
+/// A team of PEs (OpenSHMEM 1.5, section 9.4): one of gshmem_predefined_team, or a result of
 /// gshmem_team_split_strided and _2d.
 typedef int32_t gshmem_team_t;
 
-/// Of gshmemx_team_get_uniqueid.
+/// A result of gshmemx_team_get_uniqueid.
 typedef uint64_t gshmemx_team_uniqueid_t;
-/// What a team is made for. A call reads the fields that its mask names.
+/// The purpose of a team. A call reads the fields that its mask names.
 typedef struct gshmem_team_config {
   int version;
-  int num_contexts;  ///< contexts of the team that the program wants at a time
+  int num_contexts;  ///< number of contexts of the team that the program needs at a time
   uint64_t uniqueid;
   char reserved[48];
 } gshmem_team_config_t;
@@ -53,17 +54,17 @@ typedef struct gshmem_team_config {
     GSHMEM_TEAM_CONFIG_VERSION, -1, UINT64_MAX, { 0 } \
   }
 
-/// A communication context (OpenSHMEM 1.5, section 9.5): GSHMEM_CTX_DEFAULT, or of
+/// A communication context (OpenSHMEM 1.5, section 9.5): GSHMEM_CTX_DEFAULT, or a result of
 /// gshmem_ctx_create.
 typedef int32_t gshmem_ctx_t;
 typedef struct gshmem_ctx_session_config {
   size_t total_ops;
 } gshmem_ctx_session_config_t;
-/// Work queues, one to each PE: of gshmemx_qp_create, or one of gshmemx_qp_handle. It is a context
-/// too: every gshmem_ctx_ function takes it.
+/// Work queues, one to each PE: a result of gshmemx_qp_create, or one of gshmemx_qp_handle. It is
+/// also a context: every gshmem_ctx_ function accepts it.
 typedef int32_t gshmemx_qp_handle_t;
 
-/// A region of calls, and what it is for: gshmemx_region_start and _start_block. As NVSHMEM's.
+/// A region of calls, and its attributes: gshmemx_region_start and _start_block. As in NVSHMEM.
 typedef uint64_t gshmemx_region_handle_t;
 typedef struct gshmemx_region_attrs {
   uint32_t hints;  ///< or-ed gshmemx_region_hint

@@ -1,5 +1,5 @@
-// The unique id that lets PEs started by any means find each other (gshmemx_get_uniqueid). Plain
-// bytes: make it on one PE, carry it to the others by any channel. C11, C++17 and CUDA.
+// The unique id that lets PEs started by any means find each other (gshmemx_get_uniqueid). It is
+// plain bytes: make it on one PE, and send it to the others by any channel. C11, C++17 and CUDA.
 #pragma once
 
 typedef struct gshmemx_uniqueid {

@@ -41,8 +41,8 @@ struct SyncSlot {
   /// different network queues may overtake each other: n + 2 is sent when all members have sent n +
   /// 1, and so have seen n.
   alignas(128) std::uint32_t arrived[2][kFlatPes];
-  /// For host threads, used in the same way: the number of the call in the upper half, a value in the
-  /// lower half.
+  /// For host threads, used in the same way: the number of the call in the upper half, a value in
+  /// the lower half.
   alignas(128) std::uint64_t agreed[2][kSyncRounds][kAgreeWords];
   /// The bytes that members before this one contribute to a collect, with kCounted set, from the
   /// member that sends it in round i; reset to 0 after it was read. The sum of them is used by this

@@ -1,8 +1,8 @@
 // The names of NVSHMEM for programs written for it: the OpenSHMEM part, prefix nvshmem_, and at the
 // end nvshmemx.h. Every function is an inline call of the gshmem_ function of the same meaning
-// (gshmem.h documents them); values of constants, but for the vendor's name, and sizes of structs
-// are NVSHMEM's. NVSHMEM's headers bring others, cuda.h among them, and so does this one. C11,
-// C++17 and CUDA; included as <nvshmem.h>, through the target gshmem::nvshmem or from
+// (gshmem.h documents them). Values of constants, except the vendor's name, and sizes of structs
+// are NVSHMEM's. NVSHMEM's headers include others, such as cuda.h, and so does this one. C11, C++17
+// and CUDA; included as <nvshmem.h>, through the target gshmem::nvshmem or from
 // PREFIX/lib/gshmem/nvshmem/include.
 #pragma once
 
@@ -39,7 +39,8 @@
 #else
 #define NVSHMEM_STATIC_ASSERT _Static_assert
 #endif
-// Internal of NVSHMEM; but the utilities of its perftests print by it, from which programs begin.
+// This is internal to NVSHMEM, but the utilities of its perftests, from which programs are derived,
+// print by it.
 #define NVSHMEMI_ERROR_PRINT(...)                                    \
   do {                                                               \
     fprintf(stderr, "%s:%s:%d: ", __FILE__, __FUNCTION__, __LINE__); \
@@ -68,8 +69,8 @@ typedef enum {
   NVSHMEM_THREAD_MULTIPLE = GSHMEM_THREAD_MULTIPLE,
   NVSHMEM_THREAD_TYPE_SENTINEL = 0x7fffffff
 } nvshmemx_thread_support_t;
-// The last ones are of teams that NVSHMEM keeps to itself, or has for multicast: no teams here. To
-// queries they are as NVSHMEM_TEAM_INVALID; other calls refuse them.
+// The last ones are teams that NVSHMEM keeps for itself, or has for multicast. They do not exist
+// here. Queries treat them as NVSHMEM_TEAM_INVALID; other calls refuse them.
 typedef enum {
   NVSHMEM_TEAM_INVALID = GSHMEM_TEAM_INVALID,
   NVSHMEM_TEAM_WORLD = GSHMEM_TEAM_WORLD,
@@ -96,13 +97,14 @@ NVSHMEM_STATIC_ASSERT(sizeof(nvshmem_team_config_t) == 64, "size of NVSHMEM's te
 #define NVSHMEM_TEAM_CONFIG_MASK_NUM_CONTEXTS 1L
 #define NVSHMEM_TEAM_CONFIG_MASK_UNIQUEID 2L
 
-// The OpenSHMEM specification that NVSHMEM says it implements, also by nvshmem_info_get_version.
+// The OpenSHMEM specification that NVSHMEM declares to implement; nvshmem_info_get_version returns
+// it.
 #define NVSHMEM_MAJOR_VERSION 1
 #define NVSHMEM_MINOR_VERSION 3
 #define NVSHMEM_MAX_NAME_LEN GSHMEM_MAX_NAME_LEN
 #define NVSHMEM_VENDOR_STRING GSHMEM_VENDOR_STRING
-// The NVSHMEM release whose interface this is: programs choose code by it. CMake's package and the
-// name of the library's file take it from here.
+// The NVSHMEM release whose interface this is: programs select code by it. CMake's package and the
+// name of the library's file use it.
 #define NVSHMEM_VENDOR_MAJOR_VERSION 3
 #define NVSHMEM_VENDOR_MINOR_VERSION 8
 #define NVSHMEM_VENDOR_PATCH_VERSION 0
@@ -129,7 +131,7 @@ NVSHMEM_STATIC_ASSERT(sizeof(nvshmem_team_config_t) == 64, "size of NVSHMEM's te
 
 #if !defined(__cplusplus)
 #pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wpedantic"  // C: a void function returns the call of another
+#pragma GCC diagnostic ignored "-Wpedantic"  // in C a void function returns the call of another
 #endif
 
 #if !defined(NVSHMEM_LAZY)
@@ -164,7 +166,8 @@ NVSHMEM_STATIC_ASSERT(sizeof(nvshmem_team_config_t) == 64, "size of NVSHMEM's te
 #if defined(__cplusplus)
 extern "C" {
 #endif
-/// Tells the library that a name of NVSHMEM's initializes it: kernels without a GPU are an error.
+/// Tells the library that NVSHMEM's name of init was called: kernels without a GPU are then an
+/// error.
 void gshmemi_by_nvshmem(void);
 #if defined(__cplusplus)
 }

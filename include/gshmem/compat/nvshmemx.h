@@ -1,5 +1,5 @@
 // The names of NVSHMEM for programs written for it: the extensions, prefix nvshmemx_. Each of
-// nvshmem.h and this header includes the other; the opening comment there holds here, too.
+// nvshmem.h and this header includes the other; the opening comment there also applies here.
 #pragma once
 
 #include "nvshmem.h"
@@ -14,7 +14,7 @@ enum nvshmemx_status {
 enum {
   NVSHMEMX_INIT_THREAD_PES = GSHMEMX_INIT_THREAD_PES,
   NVSHMEMX_INIT_WITH_MPI_COMM = GSHMEMX_INIT_WITH_MPI_COMM,
-  NVSHMEMX_INIT_WITH_SHMEM = 4,  // not supported: nvshmemx_init_attr says so
+  NVSHMEMX_INIT_WITH_SHMEM = 4,  // not supported: nvshmemx_init_attr reports it
   NVSHMEMX_INIT_WITH_UNIQUEID = GSHMEMX_INIT_WITH_UNIQUEID,
   NVSHMEMX_INIT_MAX = -0x7fffffff - 1
 };
@@ -24,7 +24,7 @@ typedef enum {
   NVSHMEMX_INIT_STATUS_IS_INITIALIZED = GSHMEMX_INIT_STATUS_IS_INITIALIZED,
   NVSHMEMX_INIT_STATUS_LIMITED_MPG = GSHMEMX_INIT_STATUS_LIMITED_MPG,
   NVSHMEMX_INIT_STATUS_FULL_MPG = GSHMEMX_INIT_STATUS_FULL_MPG,
-  // These values under the names that NVSHMEM's manual uses.
+  // These are the same values by the names that NVSHMEM's manual uses.
   NVSHMEM_STATUS_NOT_INITIALIZED = GSHMEMX_INIT_STATUS_NOT_INITIALIZED,
   NVSHMEM_STATUS_IS_BOOTSTRAPPED = GSHMEMX_INIT_STATUS_IS_BOOTSTRAPPED,
   NVSHMEM_STATUS_IS_INITIALIZED = GSHMEMX_INIT_STATUS_IS_INITIALIZED,
@@ -62,7 +62,8 @@ NVSHMEM_STATIC_ASSERT(sizeof(nvshmemx_init_attr_t) == 144,
 #define NVSHMEMX_INIT_ATTR_INITIALIZER GSHMEMX_INIT_ATTR_INITIALIZER
 #define NVSHMEM_INIT_ATTR_V2_IDENTIFIER GSHMEMX_INIT_ATTR_VERSION
 #define NVSHMEM_INIT_ARGS_V2_IDENTIFIER GSHMEMX_INIT_ATTR_VERSION
-// Attributes of another version: nvshmemx_init_attr reads no more than `flags` asks for.
+// With attributes of another version, nvshmemx_init_attr reads only the fields that `flags`
+// selects.
 #define NVSHMEM_INIT_ATTR_V1_IDENTIFIER ((1 << 16) + 144)
 #define nvshmemx_init_init_attr_ver_only(attr)        \
   do {                                                \
@@ -79,7 +80,7 @@ NVSHMEM_STATIC_ASSERT(sizeof(nvshmemx_init_attr_t) == 144,
 #define NVSHMEMX_INIT_ATTR_V1_INITIALIZER \
   { NVSHMEM_INIT_ATTR_V1_IDENTIFIER, 0, NVSHMEMX_INIT_ARGS_INITIALIZER }
 
-// Regions and shared memory: what NVSHMEM 3.7 and 3.8 have names for.
+// Regions and shared memory: the parts that NVSHMEM 3.7 and 3.8 have names for.
 typedef enum {
   NVSHMEMX_REGION_HINT_NONE = GSHMEMX_REGION_HINT_NONE,
   NVSHMEMX_REGION_HINT_BATCH_RMA = GSHMEMX_REGION_HINT_BATCH_RMA
@@ -104,7 +105,7 @@ typedef enum {
 // --- Functions -----------------------------------------------------------------------------------
 #if !defined(__cplusplus)
 #pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wpedantic"  // C: a void function returns the call of another
+#pragma GCC diagnostic ignored "-Wpedantic"  // in C a void function returns the call of another
 #endif
 
 #define NVSHMEM_EXPAND_STD(RET, STEM, PARAMS, NAMES)
@@ -184,13 +185,13 @@ NVSHMEM_HOST(int, culibrary_init, (struct CUlib_st * library), (library))
 NVSHMEM_HOST(int, culibrary_finalize, (struct CUlib_st * library), (library))
 #undef NVSHMEM_HOST
 
-// NVSHMEM's init of the library's host part alone: here there is no other.
+// In NVSHMEM this initializes only the library's host part; here there is no other part.
 NVSHMEM_HOST_FN int nvshmemx_hostlib_init_attr(unsigned int flags, nvshmemx_init_attr_t* attr) {
   return nvshmemx_init_attr(flags, attr);
 }
 NVSHMEM_HOST_FN void nvshmemx_hostlib_finalize(void) { gshmem_finalize(); }
 
-/// The version that NVSHMEM_VENDOR_*_VERSION tell.
+/// Returns the version that NVSHMEM_VENDOR_*_VERSION define.
 NVSHMEM_HOST_FN void nvshmemx_vendor_get_version_info(int* major, int* minor, int* patch) {
   if (major) *major = NVSHMEM_VENDOR_MAJOR_VERSION;
   if (minor) *minor = NVSHMEM_VENDOR_MINOR_VERSION;
@@ -217,7 +218,7 @@ inline int nvshmemx_collective_launch_query_gridsize(const void* func, dim3 bloc
 }
 #endif
 
-// Tensors, for all; calls of tiles, for units that nvcc compiles (0.3 s of it).
+// Tensors are for all units. Calls of tiles are for units that nvcc compiles (they take 0.3 s).
 #if defined(__cplusplus) && !defined(__CUDACC_RTC__)
 #if defined(__CUDACC__)
 #include <gshmem/tile.hpp>
