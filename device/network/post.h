@@ -1,5 +1,5 @@
-// Posts work queue entries: reserve, write, publish in turn, ring. The ordering argument is in
-// queue.h. `Entries` is posted. `Group` is the threads that share a reservation, a fence and a
+// Posts work queue entries: reserve, write, then in turn ring and publish. The ordering argument is
+// in queue.h. `Entries` is posted. `Group` is the threads that share a reservation, a fence and a
 // doorbell: one thread, or threads of a warp that make the same call together. A call that need not
 // wait takes post_at_once, which makes no calls and uses registers only. All other calls continue
 // in post_end. Entries that a thread keeps pending between its calls (burst.h) are published there.
