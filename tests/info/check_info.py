@@ -10,6 +10,8 @@ import subprocess
 import sys
 import time
 
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
+
 
 def run_both(program, options, status, **environment):
     """The output of gshmem-info, which must end with `status`, and its log."""
@@ -266,6 +268,10 @@ def case_mpirun(program):
 def case_options(program):
     page = run(program, ["--help"], 0)
     assert "Usage: gshmem-info" in page and "Exit status: 1 when" in page, page
+    with open(os.path.join(ROOT, "host/packages/gshmem-info.1"), encoding="ascii") as file:
+        manual = file.read().replace("\\-", "-")
+    options = set(re.findall(r"--[a-z][a-z-]+", page))
+    assert len(options) > 6 and not [option for option in options if option not in manual], (options, manual)
     assert re.fullmatch(r"gshmem \d+\.\d+\.\d+, ABI \d+, NVSHMEM \d+\.\d+\.\d+\n",
                         run(program, ["--version"], 0))
     assert run(program, ["--wrong"], 2) == ""
