@@ -209,6 +209,7 @@ void Network::open(const Outside& outside) {
   queues_ = std::make_unique<nic::QueueSet>(
       nics_, nic::QueueSetOptions{config_, ranks(), memory_source(), heap, peers,
                                   [&paths](int pe) { return paths.is_mapped(pe); }});
+  in_use_.store(true, std::memory_order_relaxed);
   prove();
   if (queues_->on_first_use()) start_first_use();
   if (config_.contexts > 0) {
@@ -285,6 +286,7 @@ void Network::stop() noexcept {
     const std::lock_guard lock(mutex_);
     nics_ = {};
   }
+  in_use_.store(false, std::memory_order_relaxed);
   queues_.reset();
   state_.nic = {};
 }

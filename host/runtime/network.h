@@ -16,6 +16,7 @@
 
 #include <sys/mman.h>
 
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -47,8 +48,8 @@ class Network {
 
   /// Null: all PEs of the job are mapped.
   [[nodiscard]] nic::QueueSet* queues() noexcept { return queues_.get(); }
-  /// Does some PE of the job need it?
-  [[nodiscard]] bool in_use() const noexcept { return queues_ != nullptr; }
+  /// Does some PE of the job need it? Any thread, at any time.
+  [[nodiscard]] bool in_use() const noexcept { return in_use_.load(std::memory_order_relaxed); }
   // For memory of the program, which this PE has mapped at `offset` from its heap. Nothing happens
   // if all PEs are mapped.
   /// Local: makes the memory accessible to its NICs. Errors: those of Nic; then it is not
@@ -102,6 +103,7 @@ class Network {
   mutable std::mutex mutex_;
   nic::Rails nics_;  ///< ... to explain faults; empty: all PEs are mapped
   std::unique_ptr<nic::QueueSet> queues_;
+  std::atomic<bool> in_use_{false};
   std::unique_ptr<nic::FirstUse> first_use_;  ///< ... for letters; null: init creates all queues
   std::vector<nic::ContextQueues> context_queues_;
 };

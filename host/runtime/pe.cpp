@@ -151,7 +151,7 @@ void Pe::meet() {
 /// Runs on the monitor's thread.
 void Pe::tick() noexcept {
   faults_.look(gpu_ != nullptr);
-  const bool busy = waits_.look() || gpu_ || network_.queues() ||
+  const bool busy = waits_.look() || gpu_ || network_.in_use() ||
                     state_.fault_policy == abi::FaultPolicy::kReport;
   plane_->monitor().tick_every(busy ? kTick : kIdleTick);
 }
