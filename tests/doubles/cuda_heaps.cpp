@@ -1,5 +1,7 @@
 #include "tests/doubles/cuda_heaps.h"
 
+#include "host/runtime/gpu/grid_kernels.h"
+
 #include <cuda.h>
 
 #include <sys/mman.h>
@@ -12,6 +14,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <map>
+#include <string_view>
 
 namespace gshmem::test {
 namespace {
@@ -285,8 +288,20 @@ CUresult p2p_attribute(int* value, CUdevice_P2PAttribute which, CUdevice device,
   return *value = !atomics || seen.no_atomics.count({device, peer}) == 0, CUDA_SUCCESS;
 }
 CUresult load(CUmodule* module, const void*) { return *module = nullptr, CUDA_SUCCESS; }
-CUresult function_of(CUfunction* function, CUmodule, const char*) {
-  return *function = nullptr, CUDA_SUCCESS;
+const CUfunction kServiceFunction = nullptr, kGridFunction = reinterpret_cast<CUfunction>(1);
+CUresult function_of(CUfunction* function, CUmodule, const char* name) {
+  const bool is_grid = std::string_view(name).substr(0, 12) == "gshmem_grid_";
+  return *function = is_grid ? kGridFunction : kServiceFunction, CUDA_SUCCESS;
+}
+/// What the service kernel would have been asked for.
+ServiceRequest as_service(const GridRequest& grid) {
+  ServiceRequest request{device::Call(grid.kind, ""), grid.answer, ""};
+  request.call.team = static_cast<gshmem_team_t>(grid.team.handle);
+  request.call.dest = grid.call.dest;
+  request.call.source = grid.call.source;
+  request.call.bytes = grid.call.bytes;
+  std::memcpy(request.name, grid.call.name, sizeof request.name);
+  return request;
 }
 /// Whether there are others.
 bool makes_busy(const void* stream) {
@@ -295,10 +310,12 @@ bool makes_busy(const void* stream) {
 }
 /// Kernels do nothing: what a PE without any operation runs, at its end, leaves zeros anyway. Of
 /// the proof of a queue, at its beginning, they say that it succeeded, and of collectives, too.
-CUresult launch(CUfunction, unsigned, unsigned, unsigned, unsigned threads, unsigned, unsigned,
-                unsigned, CUstream stream, void** parameters, void**) {
+CUresult launch(CUfunction function, unsigned, unsigned, unsigned, unsigned threads, unsigned,
+                unsigned, unsigned, CUstream stream, void** parameters, void**) {
   const std::lock_guard lock(mutex);
-  const auto& request = *static_cast<const ServiceRequest*>(parameters[1]);
+  const ServiceRequest request = function == kGridFunction
+                                     ? as_service(*static_cast<const GridRequest*>(parameters[1]))
+                                     : *static_cast<const ServiceRequest*>(parameters[1]);
   if (request.answer != nullptr)
     *request.answer = request.call.kind == device::CallKind::kProve ? 1 : 0;
   seen.in_streams.push_back({stream, true, threads, request, 0, 0, makes_busy(stream)});

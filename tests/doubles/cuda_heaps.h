@@ -15,12 +15,13 @@
 
 namespace gshmem::test {
 
-/// A launch of the service kernel, or a copy, as it was put into a stream.
+/// A launch of the service kernel or of a kernel of collectives, or a copy, as it was put into a
+/// stream.
 struct InStream {
   const void* stream;
   bool is_launch;
   unsigned threads;         ///< of a launch
-  ServiceRequest request;   ///< of a launch
+  ServiceRequest request;   ///< of a launch; of collectives: what the service kernel would get
   std::uint64_t to, bytes;  ///< of a copy
   bool beside_others;       ///< in other streams was what nobody had waited for
 };
