@@ -31,7 +31,8 @@ def documented(readme):
 
 def defaults(source):
     text = (source / "CMakeLists.txt").read_text()
-    return (dict(re.findall(r'^option\((\w+) ".*" (ON|OFF)\)', text, re.M)) |
+    options = re.findall(r'^option\((\w+) ".*" (ON|OFF|\$\{PROJECT_IS_TOP_LEVEL\})\)', text, re.M)
+    return ({name: "OFF" if value == "OFF" else "ON" for name, value in options} |
             dict(re.findall(r'^set\((\w+) "?([^" ]*)"? CACHE', text, re.M)))
 
 
