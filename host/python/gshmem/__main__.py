@@ -26,7 +26,7 @@ def free_port() -> int:
                 continue
 
 
-def start(pes: int, arguments: list[str]) -> list[subprocess.Popen]:
+def start(pes: int, arguments: list[str]) -> list[subprocess.Popen[bytes]]:
     """The processes of a job; `arguments` are those of Python."""
     job = dict(os.environ, GSHMEM_BOOTSTRAP="uid", GSHMEM_UID_ADDRESS=f"127.0.0.1:{free_port()}", GSHMEM_UID_SIZE=str(pes),
                GSHMEM_UID_SECRET=secrets.token_hex(16), LOCAL_WORLD_SIZE=str(pes))
@@ -37,6 +37,7 @@ def start(pes: int, arguments: list[str]) -> list[subprocess.Popen]:
 def run(pes: int, arguments: list[str]) -> int:
     """The status of the first process that fails, else 0."""
     processes = start(pes, arguments)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     status = 0
     try:
         while not status and any(process.poll() is None for process in processes):
@@ -48,10 +49,10 @@ def run(pes: int, arguments: list[str]) -> int:
             time.sleep(0.01)
     except KeyboardInterrupt:
         status = 128 + signal.SIGINT
-    for process in processes:
-        if process.poll() is None:
+    finally:
+        for process in processes:
             process.kill()
-        process.wait()
+            process.wait()
     return status if status >= 0 else 128 - status
 
 

@@ -95,13 +95,13 @@ def global_exit(status: int) -> None:
 def my_pe() -> int:
     """The number of this PE."""
     require()
-    return function("gshmem_my_pe", ctypes.c_int)()
+    return int(function("gshmem_my_pe", ctypes.c_int)())
 
 
 def n_pes() -> int:
     """How many PEs the job has."""
     require()
-    return function("gshmem_n_pes", ctypes.c_int)()
+    return int(function("gshmem_n_pes", ctypes.c_int)())
 
 
 def version() -> str:

@@ -49,11 +49,11 @@ def function(name: str, result: Any, *arguments: Any) -> Any:
     """A function of the library with its types. `result` is None for void."""
     found = getattr(library(), name)
     # Another object than the attribute, which has one type for all who use it.
-    return ctypes.CFUNCTYPE(result, *arguments)(ctypes.cast(found, ctypes.c_void_p).value)
+    return ctypes.CFUNCTYPE(result, *arguments)(ctypes.cast(found, ctypes.c_void_p).value or 0)
 
 
 def status_text(status: int) -> str:
-    return function("gshmemx_status_string", ctypes.c_char_p, ctypes.c_int)(status).decode()
+    return str(function("gshmemx_status_string", ctypes.c_char_p, ctypes.c_int)(status), "ascii")
 
 
 def last_fault() -> Optional[Error]:
@@ -81,7 +81,7 @@ def check(status: int, what: str) -> None:
 
 
 def initialized() -> bool:
-    return function("gshmemx_init_status", ctypes.c_int)() >= INITIALIZED
+    return bool(function("gshmemx_init_status", ctypes.c_int)() >= INITIALIZED)
 
 
 def require() -> None:

@@ -35,12 +35,15 @@ DTYPES = {d.name: d for d in (
 _BY_TYPESTR = {d.typestr.lstrip("<|"): d for d in DTYPES.values() if d.typestr}
 
 
+_job: int = 0  # counts finalize(): arrays of an earlier job have no memory
+
+
 def dtype_of(what: Any) -> DType:
     """The element type that a name, a type of numpy or one of torch means."""
-    name = what if isinstance(what, str) else getattr(what, "name", None) or getattr(what, "__name__", None) or str(what)
-    name = {"float": "float64", "int": "int64", "half": "float16"}.get(name, name.rpartition(".")[2])
     if isinstance(what, DType):
         return what
+    name = what if isinstance(what, str) else getattr(what, "name", None) or getattr(what, "__name__", None) or str(what)
+    name = {"float": "float64", "int": "int64", "half": "float16", "bool_": "bool"}.get(name, name.rpartition(".")[2])
     if name not in DTYPES:
         raise TypeError(f"dtype {what!r} is none of {', '.join(DTYPES)}")
     return DTYPES[name]
@@ -59,7 +62,7 @@ class _Buffer(ctypes.Structure):  # Py_buffer
                 ("itemsize", ctypes.c_ssize_t), ("readonly", ctypes.c_int), ("rest", ctypes.c_void_p * 8)]
 
 
-def _of_interface(array: Any, interface: dict, writable: bool) -> Memory:
+def _of_interface(array: Any, interface: dict[str, Any], writable: bool) -> Memory:
     address, read_only = interface["data"]
     if writable and read_only:
         raise ValueError("the array is read-only")
@@ -108,7 +111,10 @@ def memory_of(array: Any, writable: bool = False) -> Memory:
 def symmetric(array: Any, what: str) -> Memory:
     """The memory of `array`, which has to be in the symmetric heap."""
     memory = memory_of(array, writable=True)
-    if not isinstance(array, SymmetricArray):
+    if isinstance(array, SymmetricArray):
+        if array._of_peer:
+            raise ValueError(f"{what} is another PE's memory here: pass the array itself, and the number of the PE")
+    else:
         accessible = function("gshmem_addr_accessible", ctypes.c_int, ctypes.c_void_p, ctypes.c_int)
         me = function("gshmem_my_pe", ctypes.c_int)()
         last = memory.address + max(memory.nbytes, 1) - 1
@@ -166,8 +172,8 @@ def _capsule(array: "SymmetricArray") -> Any:
         step *= array.shape[axis]
     device_type, device = array.__dlpack_device__()
     code, bits = array.dtype.dlpack
-    _DLTensor.from_address(memory).__init__(array.address, device_type, device, ndim, code, bits, 1, memory + size,
-                                            memory + size + 8 * ndim, 0, None, None)
+    tensor = _DLTensor(array.address, device_type, device, ndim, code, bits, 1, memory + size, memory + size + 8 * ndim, 0)
+    ctypes.memmove(memory, ctypes.addressof(tensor), size)
     ctypes.memmove(memory + size + 16 * ndim, name, len(name))
     new = ctypes.pythonapi.PyCapsule_New
     new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p] * 3
@@ -181,14 +187,16 @@ class SymmetricArray:
     views along the first axis. free() and finalize() end them all: copy what is to stay.
     """
 
-    def __init__(self, address: int, shape: tuple[int, ...], dtype: DType, gpu: int, root: Optional["SymmetricArray"] = None):
+    def __init__(self, address: int, shape: tuple[int, ...], dtype: DType, gpu: int, root: Optional["SymmetricArray"] = None,
+                 of_peer: bool = False):
         self.address = address        #: on this PE
         self.shape = shape
         self.dtype = dtype
         self.gpu = gpu                #: which one has it; -1: it is in the host's memory (CPU mode)
-        self._root = root or self
+        self._root = self if root is None else root
+        self._of_peer = of_peer
         self._freed = False
-        self._job = _job if root is None else root._job
+        self._job: int = _job if root is None else root._job
 
     @property
     def size(self) -> int:
@@ -217,18 +225,19 @@ class SymmetricArray:
             if step != 1:
                 raise IndexError("a slice of a symmetric array has no step")
             return SymmetricArray(self.address + start * row, (max(stop - start, 0), *self.shape[1:]), self.dtype, self.gpu,
-                                  self._root)
+                                  self._root, self._of_peer)
         at = index + self.shape[0] if index < 0 else index
         if not 0 <= at < self.shape[0]:
             raise IndexError(f"index {index} of an axis of {self.shape[0]}")
-        return SymmetricArray(self.address + at * row, self.shape[1:], self.dtype, self.gpu, self._root)
+        return SymmetricArray(self.address + at * row, self.shape[1:], self.dtype, self.gpu, self._root,
+                              self._of_peer)
 
     def reshape(self, *shape: int) -> "SymmetricArray":
         """The same memory in another shape."""
         self._memory()
         if math.prod(shape) != self.size:
             raise ValueError(f"{self.size} elements have no shape {shape}")
-        return SymmetricArray(self.address, tuple(shape), self.dtype, self.gpu, self._root)
+        return SymmetricArray(self.address, tuple(shape), self.dtype, self.gpu, self._root, self._of_peer)
 
     def peer(self, pe: int) -> Optional["SymmetricArray"]:
         """This array on PE `pe`, for loads and stores; None where its memory is not mapped here."""
@@ -236,11 +245,11 @@ class SymmetricArray:
         check_pe(pe)
         address = function("gshmem_ptr", ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int)(self.address, pe)
         raise_fault()
-        return SymmetricArray(address, self.shape, self.dtype, _gpu_of(address), self._root) if address else None
+        return SymmetricArray(address, self.shape, self.dtype, _gpu_of(address), self._root, of_peer=True) if address else None
 
-    def tolist(self) -> list:
+    def tolist(self) -> list[Any]:
         """A copy of the elements, one after the other. On a GPU it does not wait for streams."""
-        memory = self._memory()
+        memory = symmetric(self, "the array")
         if self.dtype.value is None:
             raise TypeError(f"Python has no number like {self.dtype.name}: use torch.from_dlpack()")
         values = (self.dtype.value * self.size)()
@@ -258,20 +267,20 @@ class SymmetricArray:
         self._freed = True
         raise_fault()
 
-    def _interface(self) -> dict:
+    def _interface(self) -> dict[str, Any]:
         if self.dtype.typestr is None:
             raise AttributeError(f"the array interfaces have no {self.dtype.name}: use DLPack")
         self._memory()
         return {"shape": self.shape, "typestr": self.dtype.typestr, "data": (self.address, False), "version": 3}
 
     @property
-    def __array_interface__(self) -> dict:
+    def __array_interface__(self) -> dict[str, Any]:
         if self.gpu >= 0:
             raise AttributeError("the array is in a GPU's memory")
         return self._interface()
 
     @property
-    def __cuda_array_interface__(self) -> dict:
+    def __cuda_array_interface__(self) -> dict[str, Any]:
         if self.gpu < 0:
             raise AttributeError("the array is in the host's memory")
         return self._interface()
@@ -292,9 +301,6 @@ class SymmetricArray:
     def __repr__(self) -> str:
         where = f"GPU {self.gpu}" if self.gpu >= 0 else "host"
         return f"<gshmem.SymmetricArray {self.dtype.name}{list(self.shape)} on {where} at {self.address:#x}>"
-
-
-_job = 0  # counts finalize(): arrays of an earlier job have no memory
 
 
 def _jobs_end() -> None:

@@ -7,6 +7,7 @@ has come there. In CPU mode there are no streams, and the call is made at once.
 from __future__ import annotations
 
 import ctypes
+import threading
 from typing import Any, Optional
 
 from ._library import check, function, raise_fault, require
@@ -18,10 +19,19 @@ EQ, NE, GT, LE, LT, GE = range(6)  #: comparisons of waits
 SET, ADD = 9, 10                   #: what a signal does to its word
 
 _pointer, _size, _int, _u64 = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_uint64
-_sources: list[Any] = []  # sources of puts without a wait stay until quiet()
 
 
-def _call(stem: str, types: tuple, arguments: tuple, stream: Any, prefix: str = "gshmem_") -> None:
+class _Pending(threading.local):
+    """What this thread's transfers without a wait use: it stays until quiet()."""
+
+    def __init__(self) -> None:
+        self.buffers: list[Any] = []
+
+
+_pending = _Pending()
+
+
+def _call(stem: str, types: tuple[Any, ...], arguments: tuple[Any, ...], stream: Any, prefix: str = "gshmem_") -> None:
     """A function without a result."""
     if stream is None:
         function(prefix + stem, None, *types)(*arguments)
@@ -41,7 +51,7 @@ def _transfer(name: str, dest: Memory, source: Memory, pe: int, wait: bool, stre
     _fits(dest, source)
     check_pe(pe)
     if not wait and stream is None:
-        _sources.append((dest.owner, source.owner))
+        _pending.buffers.append((dest.owner, source.owner))
     _call(name if wait else name + "_nbi", (_pointer, _pointer, _size, _int), (dest.address, source.address, source.nbytes, pe),
           stream)
 
@@ -49,7 +59,7 @@ def _transfer(name: str, dest: Memory, source: Memory, pe: int, wait: bool, stre
 def put(dest: Any, source: Any, pe: int, *, wait: bool = True, stream: Any = None) -> None:
     """Copies `source`, any memory, to the symmetric `dest` of PE `pe`. It is complete there after quiet().
 
-    wait=False returns at once; `source` is in use until quiet().
+    wait=False returns at once; `source` is in use until this thread's quiet().
     """
     require()
     _transfer("putmem", symmetric(dest, "dest"), memory_of(source), pe, wait, stream)
@@ -81,7 +91,7 @@ def put_signal(dest: Any, source: Any, signal: Any, value: int, pe: int, *, op: 
     if op not in (SET, ADD):
         raise ValueError("op is gshmem.SET or gshmem.ADD")
     if not wait and stream is None:
-        _sources.append(of.owner)
+        _pending.buffers.append(of.owner)
     _call("putmem_signal" if wait else "putmem_signal_nbi", (_pointer, _pointer, _size, _pointer, _u64, _int, _int),
           (to.address, of.address, of.nbytes, word, value, op, pe), stream)
 
@@ -108,13 +118,13 @@ def signal_wait(signal: Any, value: int, *, cmp: int = EQ, stream: Any = None) -
         return None
     got = function("gshmem_signal_wait_until", _u64, *types)(word, cmp, value)
     raise_fault()
-    return got
+    return int(got)
 
 
 def signal_fetch(signal: Any) -> int:
     """This PE's word `signal`."""
     require()
-    return function("gshmem_signal_fetch", _u64, _pointer)(_signal(signal))
+    return int(function("gshmem_signal_fetch", _u64, _pointer)(_signal(signal)))
 
 
 def fence() -> None:
@@ -128,7 +138,7 @@ def quiet(*, stream: Any = None) -> None:
     require()
     _call("quiet", (), (), stream)
     if stream is None:
-        _sources.clear()
+        _pending.buffers.clear()
 
 
 def barrier_all(*, stream: Any = None) -> None:
@@ -136,7 +146,7 @@ def barrier_all(*, stream: Any = None) -> None:
     require()
     _call("barrier_all", (), (), stream)
     if stream is None:
-        _sources.clear()
+        _pending.buffers.clear()
 
 
 def sync_all(*, stream: Any = None) -> None:
@@ -188,7 +198,7 @@ def atomic_swap(array: Any, value: Any, pe: int) -> Any:
 
 def atomic_compare_swap(array: Any, expected: int, value: int, pe: int) -> int:
     """Sets it where it is `expected`, and returns what it was."""
-    return _atomic("compare_swap", array, pe, expected, value, result=True)
+    return int(_atomic("compare_swap", array, pe, expected, value, result=True))
 
 
 def atomic_add(array: Any, value: Any, pe: int) -> None:

@@ -22,7 +22,7 @@ class Team:
         number = function(f"gshmem_team_{what}", ctypes.c_int, ctypes.c_int)(self.handle)
         if number < 0:
             raise ValueError(f"{self!r} is no team of this PE, or destroyed")
-        return number
+        return int(number)
 
     @property
     def my_pe(self) -> int:
@@ -38,7 +38,7 @@ class Team:
         """The number in `to` of the member that is number `pe` here; -1 where it is no member."""
         require()
         translate = function("gshmem_team_translate_pe", ctypes.c_int, *[ctypes.c_int] * 3)
-        return translate(self.handle, pe, to.handle)
+        return int(translate(self.handle, pe, to.handle))
 
     def split_strided(self, start: int, stride: int, size: int) -> Optional["Team"]:
         """Collective over this team: the members start + i * stride, i < size. None on those that are no member."""

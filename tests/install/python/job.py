@@ -49,6 +49,9 @@ raises(ValueError, "pe = -1", lambda: g.put(a, a, -1))
 raises(ValueError, "dest has 16 bytes; it takes", lambda: g.put(a[0], a, 0))
 raises(TypeError, "no memory", lambda: g.put(a, 3, 0))
 
+raises(ValueError, "another PE's memory", lambda: g.put(a.peer(right)[0], a[0], 0))
+equal(a.peer(right)[0].shape, (4,))
+
 g.atomic_add(word, me + 1, 0)
 g.barrier_all()
 equal(g.atomic_fetch(word, 0), n * (n + 1) // 2)
