@@ -39,7 +39,9 @@ class Error : public std::runtime_error {
 /// GSHMEM_TEAM_INVALID. The log has it as a warning.
 class Answer final : public Error {
  public:
-  using Error::Error;
+  // The front end of nvcc 13.0 ends with an internal error at `using Error::Error`.
+  Answer(gshmemx_status code, const std::string& what, Where where = {})
+      : Error(code, what, where) {}
 };
 
 /// Returns the text of a status code. A code without an entry yields "unknown status".
