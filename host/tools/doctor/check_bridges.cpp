@@ -1,4 +1,4 @@
-// ACS in the bridges between devices that talk to each other, and ordering at the NIC.
+// Checks ACS in the bridges between devices that exchange data, and ordering at the NIC.
 #include "host/base/error.h"
 #include "host/tools/doctor/checks.h"
 #include "host/tools/doctor/config_space.h"
@@ -16,7 +16,8 @@ std::string config_of(const Machine& machine, const std::string& address) {
   return whole_file(pci_folder(machine, address) / "config", 4096);
 }
 
-/// Bridges between GPUs and NICs, and between GPUs, in which ACS could turn packets back.
+/// Returns the bridges between GPUs and NICs, and between GPUs, in which ACS could redirect
+/// packets.
 std::set<std::string> bridges_on_the_way(const Machine& machine) {
   std::set<std::string> bridges;
   const std::vector<PciDevice> gpu_list = gpus(machine);
@@ -44,7 +45,7 @@ AcsSurvey survey(const Machine& machine, const std::set<std::string>& bridges) {
       continue;
     }
     const std::uint16_t control = acs_control(config).value_or(0);
-    // Source validation alone turns nothing back.
+    // Source validation alone redirects nothing.
     if ((control & (kAcsRequestRedirect | kAcsCompletionRedirect | kAcsEgressControl)) == 0) {
       ++result.clear;
       continue;

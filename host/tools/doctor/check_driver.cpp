@@ -1,4 +1,4 @@
-// The NVIDIA driver, and what lets a NIC into GPU memory and a GPU onto a NIC's doorbell.
+// Checks the NVIDIA driver, and what lets a NIC access GPU memory and a GPU a NIC's doorbell.
 #include "host/base/error.h"
 #include "host/tools/doctor/checks.h"
 #include "host/tools/doctor/topology.h"
@@ -19,7 +19,7 @@ std::string nvrm_line(const Machine& machine) {
   return value_in(machine.at("/proc/driver/nvidia/version"), "NVRM version:");
 }
 
-/// "580.95.05" of that line: its first word of digits and at least one dot.
+/// Returns "580.95.05" of that line: its first word of digits and at least one dot.
 std::string driver_version(const std::string& line) {
   std::istringstream words(line);
   for (std::string word; words >> word;) {
@@ -47,13 +47,13 @@ bool kernel_is_at_least(const std::string& release, int wanted_major, int wanted
 bool kernel_has_rdma_dmabuf(const std::string& release) {
   return kernel_is_at_least(release, 5, 12);
 }
-/// mlx5_ib takes dma-bufs as user memory of DevX, which work queues are, since Linux 6.1
+/// mlx5_ib accepts dma-bufs as user memory of DevX, which work queues are, since Linux 6.1
 /// (MLX5_IB_ATTR_DEVX_UMEM_REG_DMABUF_FD).
 bool kernel_has_queue_dmabuf(const std::string& release) {
   return kernel_is_at_least(release, 6, 1);
 }
 
-/// Whether a NIC can be given GPU memory as a dma-buf, and why not.
+/// Can a NIC be given GPU memory as a dma-buf, and if not, why?
 struct Dmabuf {
   bool usable = false;
   std::string reason;
@@ -81,7 +81,7 @@ Dmabuf dmabuf_state(const Machine& machine) {
               (machine.cuda.gpus.empty() ? ", open kernel module" : ", all GPUs export dma-buf")};
 }
 
-/// Why GPUDirect RDMA is no subject here; empty when it is.
+/// Returns why GPUDirect RDMA does not apply here; empty when it does.
 std::string no_gpudirect(const Machine& machine) {
   if (gpus(machine).empty()) return "there is no NVIDIA GPU";
   if (nvrm_line(machine).empty() && machine.cuda.gpus.empty()) return "there is no NVIDIA driver";
@@ -93,7 +93,8 @@ std::string no_gpudirect(const Machine& machine) {
   return "";
 }
 
-/// The effect of a NIC that does not reach GPU memory: only ofi stages (transport/nic/open.cpp).
+/// Returns the effect of a NIC that cannot access GPU memory: only ofi stages
+/// (transport/nic/open.cpp).
 std::string without_gpudirect(const Machine& machine) {
   if (machine.config.nic == NicKind::kMlx5) {
     return "init fails with GSHMEM_NIC=mlx5 (auto and ofi stage data through host memory)";
@@ -156,7 +157,7 @@ Findings check_kernel_module(const Machine& machine) {
   }
   return {hint({.symptom = "proprietary kernel module " + driver_version(line) +
                            ": NICs reach GPU memory by nvidia-peermem only",
-                // docs.nvidia.com, GPU Operator, "GPUDirect RDMA and GPUDirect Storage".
+                // See docs.nvidia.com, GPU Operator, "GPUDirect RDMA and GPUDirect Storage".
                 .cause = "only the open kernel module exports GPU memory as dma-buf",
                 .fix = kOpenModules})};
 }
@@ -209,7 +210,8 @@ Findings check_peermem(const Machine& machine) {
   const bool dmabuf = dmabuf_state(machine).usable;
   if (fs::exists(modules / "nv_peer_mem", error)) {
     if (dmabuf) return {ok("the legacy nv_peer_mem is loaded; dma-buf makes it superfluous")};
-    // NVIDIA GPUDirect RDMA User Manual, "Installing GPUDirect RDMA": not over DevX umem.
+    // NVIDIA GPUDirect RDMA User Manual, "Installing GPUDirect RDMA": it does not work with DevX
+    // umem.
     return {problem({.symptom = "work queues cannot lie in GPU memory",
                      .cause = "the legacy module nv_peer_mem registers memory for verbs, but not "
                               "DevX user memory, which queues are",

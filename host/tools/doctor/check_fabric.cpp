@@ -1,4 +1,5 @@
-// Fabric handles: what load/store to GPUs of other hosts in one NVLink domain needs.
+// Checks fabric handles: the requirements of load/store to GPUs of other hosts in one NVLink
+// domain.
 #include "host/base/error.h"
 #include "host/tools/doctor/checks.h"
 #include "host/base/files.h"
@@ -16,7 +17,7 @@ constexpr char kChannels[] = "/dev/nvidia-caps-imex-channels";
 constexpr char kDriverName[] = "nvidia-caps-imex-channels";
 constexpr char kNodes[] = "/etc/nvidia-imex/nodes_config.cfg";
 
-/// The major number that the driver has for channels; empty = none.
+/// Returns the major number that the driver has for channels; empty = none.
 std::string major_number(const Machine& machine) {
   std::istringstream lines(whole_file(machine.at("/proc/devices")));
   for (std::string line; std::getline(lines, line);) {
@@ -28,7 +29,7 @@ std::string major_number(const Machine& machine) {
 }
 
 struct Channel {
-  std::string file;  ///< the first that opens, else the first; empty = there is none
+  std::string file;  ///< the first that opens, or else the first; empty = there is none
   int error = ENOENT;
 };
 

@@ -1,4 +1,4 @@
-// Checks of the GPUs themselves: window on PCI, peer access, several processes.
+// Checks the GPUs themselves: window on PCI, peer access, several processes.
 #include "host/base/error.h"
 #include "host/tools/doctor/checks.h"
 #include "host/tools/doctor/topology.h"
@@ -12,10 +12,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The largest BAR of a function, which on GPUs is the window to their memory: BAR1 in NVIDIA's
-/// counting, but its index differs with the width of BAR0 before it. 0 when not known.
+/// Returns the size of the largest BAR of a function, which on GPUs is the window to their memory.
+/// It is BAR1 in NVIDIA's counting, but its index depends on the width of BAR0 before it. 0 when
+/// unknown.
 std::uint64_t largest_bar(const fs::path& folder) {
-  // Documentation/PCI/sysfs-pci.rst: a line "start end flags" per resource, the first six BARs.
+  // Documentation/PCI/sysfs-pci.rst: a line "start end flags" per resource; the first six are BARs.
   std::istringstream lines(whole_file(folder / "resource"));
   std::uint64_t largest = 0, start = 0, end = 0, flags = 0;
   lines >> std::hex;
@@ -159,7 +160,7 @@ Findings check_compute_mode(const Machine& machine) {
 Findings check_mig(const Machine& machine) {
   std::vector<std::string> sliced;
   const fs::path capabilities = machine.at("/proc/driver/nvidia/capabilities");
-  // One folder per GPU instance (NVIDIA MIG User Guide, "Device Nodes and Capabilities").
+  // There is one folder per GPU instance (NVIDIA MIG User Guide, "Device Nodes and Capabilities").
   for (const std::string& gpu : names_in(capabilities)) {
     for (const std::string& instance : names_in(capabilities / gpu / "mig")) {
       if (gpu.starts_with("gpu") && instance.starts_with("gi")) {

@@ -1,4 +1,4 @@
-// The way between GPU and NIC: distance, IOMMU, links, NUMA nodes.
+// Checks the path between GPU and NIC: distance, IOMMU, links, NUMA nodes.
 #include "host/base/error.h"
 #include "host/tools/doctor/checks.h"
 #include "host/tools/doctor/ports.h"
@@ -25,7 +25,8 @@ std::vector<PciDevice> gpus_and_nics(const Machine& machine) {
   return devices;
 }
 
-/// NICs on PCI with an active port; all of them when none has one, which check_ports says.
+/// Returns the NICs on PCI with an active port; all of them when none has one, which check_ports
+/// reports.
 std::vector<PciDevice> usable_nics(const Machine& machine) {
   std::set<std::string> active;
   for (const NicPort& port : rdma_ports(machine)) {
@@ -65,7 +66,8 @@ Finding nearest_nic(const Machine& machine, const PciDevice& gpu,
               "nvidia-smi topo -m"});
 }
 
-/// The type of a device's IOMMU group; empty = in no group, or the kernel does not say.
+/// Returns the type of a device's IOMMU group; empty = it is in no group, or the kernel does not
+/// show it.
 std::string iommu_type(const Machine& machine, const PciDevice& device) {
   return first_line(pci_folder(machine, device.address) / "iommu_group" / "type");
 }
@@ -79,7 +81,7 @@ std::string iommu_arguments(const Machine& machine) {
   return found.empty() ? "no iommu argument" : joined(found, " ");
 }
 
-/// "16.0 GT/s PCIe" as 16.
+/// Returns "16.0 GT/s PCIe" as 16.
 double gigatransfers(const std::string& text) {
   double value = 0;
   std::istringstream(text) >> value;
@@ -173,7 +175,8 @@ Findings check_iommu(const Machine& machine) {
     return {
         ok("IOMMU translates " + joined(translated) + ", as is usual on " + machine.architecture)};
   }
-  // GPUDirect RDMA documentation, "Supported Systems": not with an IOMMU that does other than 1:1.
+  // GPUDirect RDMA documentation, "Supported Systems": it does not work with an IOMMU that
+  // translates other than 1:1.
   return {
       problem({.symptom = "GPUDirect RDMA and PCIe peer access fail, give wrong data or are slow",
                .cause = "the IOMMU translates " + joined(translated) + " (" + arguments + ")",

@@ -29,7 +29,8 @@ std::optional<std::uint64_t> memory_available(const Machine& machine) {
   return static_cast<std::uint64_t>(*kib) * 1024;
 }
 
-/// PEs of the job on this host, as far as launchers say; 1 without.
+/// Returns the number of PEs of the job on this host, as far as launchers tell; 1 without a
+/// launcher.
 std::uint64_t local_pes(const Machine& machine) {
   for (const char* name : {"OMPI_COMM_WORLD_LOCAL_SIZE", "SLURM_STEP_TASKS_PER_NODE"}) {
     const auto count = leading_number(machine.env_or_empty(name));
@@ -65,7 +66,7 @@ Findings check_variables(const Machine& machine) {
 Findings check_memlock(const Machine& machine) {
   const std::string now = "RLIMIT_MEMLOCK " + bytes_text(machine.memlock.soft);
   if (machine.memlock.soft == Limit::kUnlimited) return {ok(now)};
-  // ib_umem_get (drivers/infiniband/core/umem.c): the limit does not count for CAP_IPC_LOCK.
+  // ib_umem_get (drivers/infiniband/core/umem.c): the limit does not apply with CAP_IPC_LOCK.
   if (has_capability(machine, Capability::kIpcLock)) {
     return {ok(now + ", which CAP_IPC_LOCK lifts")};
   }
@@ -81,8 +82,8 @@ Findings check_memlock(const Machine& machine) {
 }
 
 Findings check_open_files(const Machine& machine) {
-  // The first PE of a host keeps a socket to each other one, and those three. All keep the
-  // descriptor of their heap, and those of libraries.
+  // The first PE of a host keeps a socket to every other one; each PE keeps at most three more. All
+  // keep the descriptor of their heap, and those of libraries.
   constexpr std::uint64_t kComfortable = 4096;
   const std::uint64_t soft = machine.open_files.soft, hard = machine.open_files.hard;
   const auto text = [](std::uint64_t n) {
@@ -102,7 +103,7 @@ Findings check_dev_shm(const Machine& machine) {
   const auto bytes = machine.volume_bytes(machine.at("/dev/shm"));
   if (!bytes) return {skipped("there is no /dev/shm")};
   const std::string now = "/dev/shm holds " + bytes_text(*bytes);
-  // Docker's default; Open MPI and libfabric want several MiB for each process.
+  // This is Docker's default; Open MPI and libfabric need several MiB per process.
   constexpr std::uint64_t kDockerDefault = 64u << 20;
   if (*bytes > kDockerDefault) return {ok(now)};
   return {

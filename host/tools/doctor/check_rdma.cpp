@@ -1,4 +1,4 @@
-// RDMA devices: their modules, their device files, the state of their ports, partition keys.
+// Checks RDMA devices: their modules, their device files, the state of their ports, partition keys.
 #include "host/base/error.h"
 #include "host/tools/doctor/checks.h"
 #include "host/tools/doctor/ports.h"
@@ -14,7 +14,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Addresses of Mellanox and NVIDIA network controllers on the bus, with or without a driver.
+/// Returns the addresses of Mellanox and NVIDIA network controllers on the bus, with or without a
+/// driver.
 std::vector<std::string> mellanox_cards(const Machine& machine) {
   std::vector<std::string> found;
   for (const std::string& address : names_in(machine.at("/sys/bus/pci/devices"))) {
@@ -30,7 +31,7 @@ bool module_loaded(const Machine& machine, const char* name) {
   return fs::exists(machine.at("/sys/module") / name, error);
 }
 
-/// Why a port carries nothing, by its state, and what ends it.
+/// Returns why a port transfers nothing, by its state, and how to repair it.
 Trouble port_trouble(const Machine& machine, const NicPort& port) {
   const std::string name = port_name(port);
   const std::string symptom =
@@ -129,7 +130,7 @@ Findings check_rdma_modules(const Machine& machine) {
   const std::vector<std::string> cards = mellanox_cards(machine);
   const std::vector<std::string> working = mlx5_devices(machine);
   if (!working.empty()) {
-    // Modules built into the kernel have no folder below /sys/module: the class says it as well.
+    // Modules built into the kernel have no folder below /sys/module, but their class exists.
     if (module_loaded(machine, "ib_uverbs") ||
         !names_in(machine.at("/sys/class/infiniband_verbs")).empty()) {
       return {ok("mlx5_ib and ib_uverbs serve " + joined(working))};

@@ -52,7 +52,7 @@ Finding infiniband_gid(const Machine& machine, const NicPort& port,
        .fix = "unset GSHMEM_IB_GID_INDEX"});
 }
 
-/// The finding for the entry `gid`, which gshmem will use; `chosen` describes it.
+/// Returns the finding for the entry `gid`, which gshmem will use; `chosen` describes it.
 Finding roce_verdict(const GidEntry& gid, int wanted, const std::string& chosen,
                      const std::string& table, const std::string& give_address) {
   if (gid.kind == GidKind::kUnknown) {
@@ -100,8 +100,8 @@ Finding roce_gid(const Machine& machine, const NicPort& port, const std::vector<
   return roce_verdict(*gid, wanted, chosen, all, give_address);
 }
 
-/// The InfiniBand MTU that fits a network device: <rdma/ib_addr.h> iboe_get_mtu takes off GRH 40,
-/// UDP 8, BTH 12, XRC 4, AtomicETH 28 and ICRC 4.
+/// Returns the InfiniBand MTU that fits a network device: <rdma/ib_addr.h> iboe_get_mtu subtracts
+/// GRH 40, UDP 8, BTH 12, XRC 4, AtomicETH 28 and ICRC 4.
 int roce_mtu(std::int64_t netdev_mtu) {
   constexpr int kHeaders = 40 + 8 + 12 + 4 + 28 + 4;
   int mtu = 4096;
@@ -131,7 +131,8 @@ Finding mtu_of(const Machine& machine, const NicPort& port) {
                       "NetworkManager)"});
 }
 
-/// "0 3" for the priorities whose file below `folder` says 1; nothing when there is no such folder.
+/// Returns "0 3" for the priorities whose file below `folder` contains 1; nothing when there is no
+/// such folder.
 std::optional<std::string> enabled_priorities(const fs::path& folder) {
   const std::vector<std::string> names = names_in(folder);
   if (names.empty()) return {};
@@ -143,7 +144,7 @@ std::optional<std::string> enabled_priorities(const fs::path& folder) {
 }
 
 Finding losses_of(const Machine& machine, const NicPort& port, const std::string& priority) {
-  // Documentation of mlx5 counters: docs.kernel.org, "Ethernet counters", RDMA hw_counters.
+  // mlx5 counters are documented at docs.kernel.org, "Ethernet counters", RDMA hw_counters.
   const fs::path counters = port_folder(machine, port) / "hw_counters";
   std::vector<std::string> bad;
   bool counted = false;
@@ -190,7 +191,7 @@ Findings check_flow_control(const Machine& machine) {
         "gshmem sends with priority %d, DSCP %d (GSHMEM_IB_SL, "
         "GSHMEM_IB_TRAFFIC_CLASS)",
         priority, dscp);
-    // Only MLNX_OFED's mlx5_core has these.
+    // Only MLNX_OFED's mlx5_core has these files.
     const fs::path ecn = machine.at("/sys/class/net") / port_netdev(machine, port) / "ecn";
     const auto notify = enabled_priorities(ecn / "roce_np" / "enable");
     const auto react = enabled_priorities(ecn / "roce_rp" / "enable");

@@ -1,4 +1,4 @@
-// Launchers, the library itself, and those that it loads at run time.
+// Checks launchers, the library itself, and the libraries that it loads at run time.
 #include "bootstrap/bootstrap.h"
 #include "host/base/error.h"
 #include "host/base/gdrapi.h"
@@ -18,7 +18,7 @@ const char* lookup(const char* name, void* machine) {
   return static_cast<const Machine*>(machine)->env(name);
 }
 
-/// The launcher of this process, by the variables it set; empty = unknown.
+/// Returns the launcher of this process, by the variables it set; empty = unknown.
 std::string launcher_name(const Machine& machine) {
   Machine copy = machine;
   if (const auto* of_several = bootstrap::launcher_of_several(lookup, &copy)) {
@@ -34,7 +34,7 @@ std::string launcher_name(const Machine& machine) {
   return name;
 }
 
-/// The first file of that name in PATH; empty = none.
+/// Returns the first file of that name in PATH; empty = none.
 std::string in_path(const Machine& machine, const char* program) {
   std::istringstream folders(machine.env_or_empty("PATH"));
   for (std::string folder; std::getline(folders, folder, ':');) {
@@ -45,7 +45,8 @@ std::string in_path(const Machine& machine, const char* program) {
   return "";
 }
 
-/// Why GDRCopy does not work, without the symptom. `device` is the errno of its device file.
+/// Returns why GDRCopy does not work, without the symptom. `device` is the errno of its device
+/// file.
 Trouble gdrcopy_trouble(const Machine& machine, const Library& library, int device) {
   Trouble trouble;
   if (library.file.empty()) {
@@ -71,7 +72,7 @@ Trouble gdrcopy_trouble(const Machine& machine, const Library& library, int devi
   return trouble;
 }
 
-/// FI_HMEM is there only where libfabric finds the CUDA runtime, by a name that packages for
+/// FI_HMEM is available only if libfabric finds the CUDA runtime, by a name that packages for
 /// development have and containers for running programs lack (hmem_cuda.c, cuda_hmem_dl_init).
 void look_for_cuda_runtime(const Machine& machine, Findings& findings) {
   const bool by_mlx5 = machine.config.nic != NicKind::kOfi && !mlx5_devices(machine).empty();
@@ -98,7 +99,7 @@ void look_for_cuda_runtime(const Machine& machine, Findings& findings) {
   findings.push_back(wanted ? problem(std::move(trouble)) : hint(std::move(trouble)));
 }
 
-/// Processes of a job on Slingshot reach each other within a VNI alone (fi_cxi(7)).
+/// Processes of a job on Slingshot reach each other only within a VNI (fi_cxi(7)).
 void look_for_vni(const Machine& machine, Findings& findings) {
   std::error_code none;
   const bool slingshot =
@@ -205,9 +206,10 @@ Findings check_mpirun(const Machine& machine) {
 Findings check_verbs_libraries(const Machine& machine) {
   const bool wanted = machine.config.nic == NicKind::kMlx5 || !mlx5_devices(machine).empty();
   if (!wanted) return {skipped("there is no mlx5 NIC that they would drive")};
-  // Symbols that decide which rdma-core will do: dma-bufs for verbs since 34, pages of chosen size
-  // for DevX since 35 (libibverbs/libibverbs.map.in IBVERBS_1.12, providers/mlx5/libmlx5.map
-  // MLX5_1.19). That the latter takes dma-bufs, too, since 44, no symbol says.
+  // Symbols that show whether rdma-core is recent enough: dma-bufs for verbs since 34, pages of
+  // chosen size for DevX since 35 (libibverbs/libibverbs.map.in IBVERBS_1.12,
+  // providers/mlx5/libmlx5.map MLX5_1.19). No symbol shows that the latter accepts dma-bufs, too,
+  // since 44.
   struct Needed {
     const char* soname;
     std::vector<std::string> symbols;

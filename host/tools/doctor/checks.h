@@ -1,7 +1,7 @@
-// The checks of gshmem-info --doctor as functions, and what they say. Included by every check, by
-// the table and by the tests. Invariant: a check says at least one thing, throws nothing for what
-// it finds, and needs no other check. A hint or a problem has all three texts, and `fix` is a
-// command or a setting that can be used as it stands.
+// The checks of gshmem-info --doctor as functions, and their findings. Included by every check, by
+// the table and by the tests. Invariant: a check reports at least one finding, throws nothing for
+// what it finds, and needs no other check. A hint or a problem has all three texts, and `fix` is a
+// command or a setting that can be used as it is.
 #pragma once
 
 #include "host/base/choice.h"
@@ -13,14 +13,14 @@
 
 namespace gshmem::info {
 
-/// A hint is about what works, but slower or less safe than this machine could; a problem is in the
-/// way of the fast path, or of starting at all; what is skipped could not be looked at, or is not
-/// there.
+/// A hint means that something works, but slower or less safely than this machine could. A problem
+/// prevents the fast path, or the start of programs. A skipped check could not run, or its subject
+/// does not exist.
 GSHMEM_CHOICE_TYPE(Verdict, kOk, kHint, kProblem, kSkipped)
 
 struct Finding {
   Verdict verdict = Verdict::kOk;
-  std::string text;  ///< kOk: what is good; kSkipped: why; else the symptom
+  std::string text;  ///< kOk: what is good; kSkipped: why; otherwise the symptom
   std::string cause{}, fix{};
 
   [[nodiscard]] bool is_trouble() const {

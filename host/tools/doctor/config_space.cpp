@@ -3,7 +3,7 @@
 namespace gshmem::info {
 namespace {
 
-/// Little-endian, as configuration space is; 0 past the end.
+/// Reads little-endian bytes, as in configuration space; 0 past the end.
 std::uint32_t read_at(std::string_view config, std::size_t at, std::size_t bytes) {
   std::uint32_t value = 0;
   for (std::size_t i = bytes; i-- > 0;) {
@@ -21,7 +21,7 @@ constexpr std::uint8_t kCapExpress = 0x10;
 }  // namespace
 
 std::optional<std::uint16_t> acs_control(std::string_view config) {
-  // A list that points back onto itself ends after as many steps as there are places.
+  // A list that points back to itself ends after as many steps as there are entries.
   std::size_t at = kExtendedStart;
   for (std::size_t step = 0; step < (kSpaceBytes - kExtendedStart) / 4; ++step) {
     const std::uint32_t header = read_at(config, at, 4);

@@ -1,6 +1,7 @@
-// Registers of a PCI function out of its configuration space, as bytes of the file `config`.
-// Included by checks. Layouts: PCI Express Base Specification, chapter 7, in the numbers of
-// <linux/pci_regs.h>; what ACS does with packets: section 6.12 "Access Control Services".
+// Reads registers of a PCI function from its configuration space, given as bytes of the file
+// `config`. Included by checks. Layouts: PCI Express Base Specification, chapter 7, with the
+// numbers of <linux/pci_regs.h>; the effect of ACS on packets: section 6.12 "Access Control
+// Services".
 #pragma once
 
 #include <cstdint>
@@ -9,9 +10,9 @@
 
 namespace gshmem::info {
 
-/// Without CAP_SYS_ADMIN sysfs hands out the standard header only.
+/// Without CAP_SYS_ADMIN sysfs provides only the standard header.
 inline constexpr std::size_t kHeaderBytes = 64;
-/// Extended capabilities start after the part that conventional PCI has.
+/// Extended capabilities start after the part of conventional PCI.
 inline constexpr std::size_t kExtendedStart = 256;
 
 /// Bits of the ACS Control Register: PCI_ACS_RR, _CR, _EC, _DT.
@@ -22,10 +23,10 @@ enum AcsBits : std::uint16_t {
   kAcsDirectTranslated = 0x40,
 };
 
-/// ACS Control Register; nothing when the function has no such capability.
+/// Returns the ACS Control Register; nothing when the function has no such capability.
 [[nodiscard]] std::optional<std::uint16_t> acs_control(std::string_view config);
 
-/// Device Control Register of the PCI Express capability: PCI_EXP_DEVCTL.
+/// Returns the Device Control Register of the PCI Express capability: PCI_EXP_DEVCTL.
 [[nodiscard]] std::optional<std::uint16_t> device_control(std::string_view config);
 inline constexpr std::uint16_t kEnableRelaxedOrdering = 0x10;
 [[nodiscard]] constexpr int max_read_request_bytes(std::uint16_t device_control) {

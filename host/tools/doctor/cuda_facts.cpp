@@ -19,7 +19,7 @@ CudaGpu facts_of(GpuInfo info) {
   const CudaDriver* const cuda = CudaDriver::get();
   CUdevice device = 0;
   GSHMEM_CU(cuda, cuDeviceGet, &device, info.device);
-  // An attribute that this driver does not know is one that the GPU does not have.
+  // If this driver does not know an attribute, the GPU does not have it.
   const auto attribute = [&](CUdevice_attribute which) {
     int value = 0;
     return cuda->cuDeviceGetAttribute(&value, which, device) == CUDA_SUCCESS ? value : 0;

@@ -39,7 +39,7 @@ Diagnosis diagnose(const Machine& machine) {
 }
 
 bool speaks_for_host(const Machine& machine) {
-  // Open MPI, Slurm, hydra by way of MPICH, PALS, Flux, jsrun, MVAPICH, torchrun.
+  // The variables of Open MPI, Slurm, hydra via MPICH, PALS, Flux, jsrun, MVAPICH, torchrun.
   for (const char* name : {"OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID", "MPI_LOCALRANKID",
                            "PALS_LOCAL_RANKID", "FLUX_TASK_LOCAL_ID", "JSM_NAMESPACE_LOCAL_RANK",
                            "MV2_COMM_WORLD_LOCAL_RANK", "LOCAL_RANK"}) {

@@ -1,4 +1,4 @@
-// gshmem-info --doctor: the table of checks, running them, printing what they say.
+// gshmem-info --doctor: the table of checks, how they are run, and how their findings are printed.
 #pragma once
 
 #include "host/tools/doctor/checks.h"
@@ -15,7 +15,7 @@ struct Check {
   Findings (*run)(const Machine& machine);
   const char* purpose;  ///< one line
 };
-/// All checks, in the order of the report.
+/// Returns all checks, in the order of the report.
 [[nodiscard]] std::span<const Check> all_checks();
 
 struct CheckResult {
@@ -27,14 +27,14 @@ struct Diagnosis {
   std::vector<CheckResult> results;
 
   [[nodiscard]] std::size_t count(Verdict verdict) const;
-  /// Exit status of the program: 1 when there is a problem.
+  /// Returns the exit status of the program: 1 when there is a problem.
   [[nodiscard]] int status() const { return count(Verdict::kProblem) > 0 ? 1 : 0; }
 };
 
-/// Runs every check. One that throws has one finding, kSkipped, with what it threw.
+/// Runs every check. One that throws gets one finding, kSkipped, with the text of its error.
 [[nodiscard]] Diagnosis diagnose(const Machine& machine);
 
-/// True in the one process of a launcher's that speaks for its host.
+/// Returns true in the one process of a launcher that reports for its host.
 [[nodiscard]] bool speaks_for_host(const Machine& machine);
 
 [[nodiscard]] std::string as_text(const Diagnosis& diagnosis);

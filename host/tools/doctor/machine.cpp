@@ -29,7 +29,7 @@ Limit limit_of(int resource) {
 }
 
 int open_errno(const fs::path& file) {
-  // Opening is the only test that also sees a device cgroup; verbs devices do nothing until asked.
+  // Only an attempt to open it also detects a device cgroup; opening a verbs device has no effect.
   const Fd fd(::open(file.c_str(), O_RDWR | O_CLOEXEC));
   return fd ? 0 : errno;
 }
@@ -40,7 +40,8 @@ std::optional<std::uint64_t> volume_bytes(const fs::path& folder) {
   return std::uint64_t{info.f_blocks} * info.f_frsize;
 }
 
-/// The mapped file whose name starts with that of the library: the name has the full version.
+/// Returns the mapped file whose name starts with that of the library: its name has the full
+/// version.
 std::string mapped_file(const std::string& soname) {
   const std::string stem = soname.substr(0, soname.find(".so")) + ".";
   std::ifstream maps("/proc/self/maps");
@@ -56,7 +57,7 @@ std::string mapped_file(const std::string& soname) {
 Library load(const std::string& soname, const std::vector<std::string>& symbols) {
   Library found;
   try {
-    // Kept until the process ends: PMIx and libfabric do not like to be unloaded.
+    // They are kept until the process ends: PMIx and libfabric must not be unloaded.
     static auto* const kept = new std::vector<DynamicLibrary>();
     const DynamicLibrary& library = kept->emplace_back(soname);
     found.file = mapped_file(soname);
@@ -72,7 +73,7 @@ Library load(const std::string& soname, const std::vector<std::string>& symbols)
 Config config_or_defaults() {
   try {
     return Config::from_env();
-  } catch (const Error&) {  // the check of variables says which
+  } catch (const Error&) {  // the check of variables reports which
     return Config::from([](const char*, void*) -> const char* { return nullptr; }, nullptr);
   }
 }

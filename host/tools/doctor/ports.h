@@ -15,12 +15,12 @@ namespace gshmem::info {
 
 [[nodiscard]] std::vector<NicPort> rdma_ports(const Machine& machine);
 [[nodiscard]] std::filesystem::path port_folder(const Machine& machine, const NicPort& port);
-/// "mlx5_0 port 1".
+/// Returns for example "mlx5_0 port 1".
 [[nodiscard]] std::string port_name(const NicPort& port);
 [[nodiscard]] inline bool is_ethernet(const NicPort& port) { return port.link_layer == "Ethernet"; }
 [[nodiscard]] inline bool is_active(const NicPort& port) { return port.state == "ACTIVE"; }
 
-/// The findings of `look` for each active port, Ethernet alone or all; skipped where there is
+/// Returns the findings of `look` for each active port, Ethernet only or all; skipped if there is
 /// none.
 enum class Links { kAll, kEthernet };
 template <class Look>
@@ -37,13 +37,14 @@ template <class Look>
   return findings;
 }
 
-/// Entries of the port's table that are not zero.
+/// Returns the entries of the port's table that are not zero.
 [[nodiscard]] std::vector<nic::GidEntry> gids(const Machine& machine, const NicPort& port);
-/// The GID that gshmem would use, by GSHMEM_IB_GID_INDEX; null = that entry is empty.
+/// Returns the GID that gshmem would use, by GSHMEM_IB_GID_INDEX; null = that entry is empty.
 [[nodiscard]] const nic::GidEntry* chosen_gid(const Machine& machine, const NicPort& port,
                                               const std::vector<nic::GidEntry>& table);
 
-/// The network device of a RoCE port, by its GIDs, else by the PCI function; empty = none seen.
+/// Returns the network device of a RoCE port, by its GIDs, or else by the PCI function; empty = not
+/// found.
 [[nodiscard]] std::string port_netdev(const Machine& machine, const NicPort& port);
 
 }  // namespace gshmem::info

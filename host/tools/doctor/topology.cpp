@@ -63,7 +63,7 @@ std::vector<std::string> mlx5_devices(const Machine& machine) {
   std::vector<std::string> found;
   const fs::path cards = machine.at("/sys/class/infiniband");
   for (const std::string& name : names_in(cards)) {
-    // The driver tells, because udev renames devices: mlx5_0, rocep23s0f0, ibp24s0.
+    // The driver identifies them, because udev renames devices: mlx5_0, rocep23s0f0, ibp24s0.
     if (link_target_name(cards / name / "device" / "driver").starts_with("mlx5_core")) {
       found.push_back(name);
     }

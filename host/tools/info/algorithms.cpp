@@ -28,13 +28,13 @@ constexpr std::string_view kVariables[] = {
     "GSHMEM_MANY_BLOCKS_PACKETS"};
 static_assert(std::size(kVariables) == abi::kLimits);
 
-/// More than any limit, which are words of 32 bits.
+/// It is larger than any limit, since limits are words of 32 bits.
 constexpr std::uint64_t kMost = std::uint64_t{1} << 33;
 
-/// The algorithm that a team chooses for calls of so many bytes.
+/// Returns the algorithm that a team chooses for calls of a number of bytes.
 using Choice = std::function<Algorithm(const abi::Team& team, std::uint64_t bytes)>;
 
-/// A thread or warp, as calls ask for it.
+/// A thread or warp, as calls name it.
 struct Threads {
   int n;
   [[nodiscard]] int size() const { return n; }
@@ -49,7 +49,8 @@ Choice choice(Coop coop, bool in_place) {
   };
 }
 
-/// Appends where what is chosen changes in (low, high]. It does not come back to what it was.
+/// Appends the sizes in (low, high] at which the choice changes. A choice does not return to an
+/// earlier one.
 void add_changes(std::vector<AlgorithmRange>& ranges, const Choice& choose, const abi::Team& team,
                  std::uint64_t low, std::uint64_t high) {
   const Algorithm last = choose(team, high);
@@ -70,7 +71,7 @@ std::vector<AlgorithmRange> ranges_of(const Choice& choose, const abi::Team& tea
   return ranges;
 }
 
-/// With the variables that matter.
+/// Adds the variables that matter.
 std::vector<AlgorithmRange> explained(const Choice& choose, const Teams& teams) {
   const Teams::Limits& limits = teams.limits();
   const std::vector<AlgorithmRange> plain = ranges_of(choose, teams.all_pes(limits));
@@ -94,7 +95,7 @@ std::vector<AlgorithmRange> explained(const Choice& choose, const Teams& teams) 
   return ranges;
 }
 
-/// Scopes that choose alike have one row.
+/// Scopes that choose alike share one row.
 template <CallKind kKind>
 void add_rows(Algorithms& table, std::string_view operation, const Teams& teams, bool on_gpu,
               bool in_place = false) {
@@ -109,7 +110,7 @@ void add_rows(Algorithms& table, std::string_view operation, const Teams& teams,
     }
   };
   using Scopes = std::vector<std::string_view>;
-  // Host threads with GPUs, and streams, have blocks of the library make the call.
+  // For host threads with GPUs, and for streams, blocks of the library execute the call.
   add(on_gpu ? Scopes{"thread"} : Scopes{"thread", "host", "stream"},
       choice<kKind>(Threads{1}, in_place));
   add({"warp"}, choice<kKind>(Threads{on_gpu ? 32 : device::kHostWarpSize}, in_place));

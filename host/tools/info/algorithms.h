@@ -1,7 +1,6 @@
-// Which algorithm the collectives between all PEs take, by operation, scope and bytes. Invariant:
-// no bound is known here. Sizes are tried on the function that calls choose by
-// (device/collective/collective.h, algorithm_of), and variables by what another value of theirs
-// changes.
+// Finds the algorithm of each collective between all PEs, by operation, scope and bytes. Invariant:
+// no limit is known here. Sizes are tried with the function by which calls choose
+// (device/collective/collective.h, algorithm_of), and variables by the effect of another value.
 #pragma once
 
 #include "host/runtime/teams.h"
@@ -13,11 +12,11 @@
 
 namespace gshmem::info {
 
-/// Bytes that one member gives to another one, and how they are given.
+/// A range of bytes that one member puts to another, and the algorithm for it.
 struct AlgorithmRange {
-  std::uint64_t from, to;  ///< to: 0 = without end
+  std::uint64_t from, to;  ///< to: 0 = no upper limit
   std::string_view algorithm;
-  /// Variables that move `to`; of a range that is all there is, those by which it would not be.
+  /// The variables that change `to`; if there is only one range, those that would make another.
   std::vector<std::string_view> moved_by;
   bool operator==(const AlgorithmRange&) const = default;
 };
@@ -29,12 +28,12 @@ struct AlgorithmRow {
 struct Algorithms {
   abi::Team team;  ///< of all PEs
   std::vector<AlgorithmRow> rows;
-  int flat_members;  ///< syncs and barriers of more than these go in rounds
+  int flat_members;  ///< syncs and barriers of more members than this use rounds
   [[nodiscard]] std::string topology() const;
   [[nodiscard]] std::string_view sync() const { return team.flat != 0 ? "flat" : "dissemination"; }
 };
 
-/// All PEs come to one answer.
+/// All PEs get the same result.
 [[nodiscard]] Algorithms algorithms(const Teams& teams, bool on_gpu);
 
 }  // namespace gshmem::info

@@ -34,7 +34,7 @@ PeFacts my_facts(const std::vector<GpuInfo>& gpus) {
   return facts;
 }
 
-/// Plain, as PeFacts.
+/// It is trivially copyable, like PeFacts.
 struct PathTo {
   Path path = Path::kSelf;
   char why[255] = "";
@@ -104,7 +104,7 @@ Job join_job() {
       job.why.emplace_back(way.why);
     }
   }
-  gshmem_barrier_all();  // rows are kept until PE 0 has them
+  gshmem_barrier_all();  // rows are kept until PE 0 has read them
   return job;
 }
 

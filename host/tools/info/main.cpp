@@ -1,5 +1,5 @@
-// gshmem-info: version, build, variables, GPUs, network cards, and under a launcher how the PEs of
-// the job reach each other; or, with --doctor, what is in the way of the fast path.
+// gshmem-info prints the version, build, variables, GPUs and network cards, and under a launcher
+// how the PEs of the job reach each other; or, with --doctor, what prevents the fast path.
 #include "bootstrap/bootstrap.h"
 #include "host/base/error.h"
 #include "host/tools/doctor/doctor.h"
@@ -46,7 +46,7 @@ void declare(CLI::App& app, Options& options) {
       "wrong option.");
 }
 
-/// PE 0 speaks for the job; when it has not come about, the process with the launcher's rank 0
+/// PE 0 prints for the job; when the job could not start, the process with the launcher's rank 0
 /// does.
 bool speaks(const gshmem::info::Report& report) {
   if (report.job) return report.job->rank == 0;
@@ -75,7 +75,7 @@ int run_doctor(const Options& options) {
 
 int run_selftest() {
   using namespace gshmem;
-  // Errors are what it provokes, and what it says itself.
+  // It provokes errors on purpose, and prints them itself.
   if (env_lookup("GSHMEM_LOG") == nullptr) log_configure(LogLevel::kNone, "");
   const selftest::SelfTest test = selftest::test_nic(Config::from_env());
   std::fputs(selftest::as_text(test).c_str(), stdout);
@@ -105,8 +105,8 @@ int run(const Options& options) {
     const std::string text = options.json ? as_json(report) : as_text(report);
     std::fputs(text.c_str(), stdout);
   } else {
-    // The process that prints has it, too. Launchers end a job with the first process that fails,
-    // which must not be before that one has printed.
+    // The printing process has the error, too. Launchers end a job with the first process that
+    // fails, so no other process may fail before that one has printed.
     report.job_error.clear();
   }
   return report.good() ? 0 : 1;

@@ -1,5 +1,4 @@
-// RDMA network cards of this machine, as sysfs lists them: facts for a person to read. None is
-// opened.
+// RDMA network cards of this machine, as sysfs lists them, for a person to read. None is opened.
 #pragma once
 
 #include <string>
@@ -7,7 +6,7 @@
 
 namespace gshmem::info {
 
-/// One port of a card. A text is empty where sysfs does not say.
+/// One port of a card. A text is empty if sysfs does not have it.
 struct NicPort {
   std::string device;        ///< "mlx5_0"
   int port = 0;              ///< 1 is the first
@@ -17,7 +16,8 @@ struct NicPort {
   std::string phys_state{};  ///< "LinkUp", "Polling", "Disabled", ...
 };
 
-/// Ports of <sysfs_root>/class/infiniband, by device and port; none when the folder is missing.
+/// Returns the ports of <sysfs_root>/class/infiniband, by device and port; none when the folder is
+/// missing.
 [[nodiscard]] std::vector<NicPort> nic_ports(const std::string& sysfs_root);
 
 }  // namespace gshmem::info

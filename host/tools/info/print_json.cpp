@@ -1,5 +1,5 @@
-// The reports for programs, with members in the order in which they were put in. Invariant:
-// whatever strings there are, the text is valid UTF-8; what is not becomes U+FFFD.
+// Prints the reports for programs, with members in the order in which they were added. Invariant:
+// the output is valid UTF-8 for any strings; invalid bytes become U+FFFD.
 #include "host/tools/doctor/doctor.h"
 #include "host/tools/info/report.h"
 

@@ -1,4 +1,4 @@
-// The report for a person, and the table of variables for docs/variables.md.
+// Prints the report for a person, and the table of variables for docs/variables.md.
 #include "host/base/error.h"
 #include "host/tools/doctor/machine.h"
 #include "host/tools/info/report.h"

@@ -34,7 +34,7 @@ std::string file_of(const void* address) {
 SharedLibrary load(std::string* why_none) {
   SharedLibrary loaded;
   try {
-    // Kept: a thread of its own may be in it.
+    // It is kept loaded: one of its threads may be running.
     const auto& library = *new DynamicLibrary(kName);
     using Version = void(int*, int*, int*);
     auto* const version = library.function<Version>("gshmemx_vendor_get_version_info");
@@ -86,7 +86,7 @@ ProgramLibrary program_library() {
   return library;
 }
 
-// A filter of libgshmem has its names, NVIDIA's library has none of them.
+// A filter of libgshmem has its names, and NVIDIA's library has none of them.
 std::string nvshmem_of_others() {
   try {
     const auto& library = *new DynamicLibrary("libnvshmem_host.so.3");

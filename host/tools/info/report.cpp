@@ -1,4 +1,4 @@
-// Collects the report; cuda.h is here for the version of the toolkit and the driver.
+// Collects the report; cuda.h is needed for the versions of the toolkit and the driver.
 #include "host/tools/info/report.h"
 
 #include "host/base/error.h"
@@ -41,7 +41,7 @@ std::string toolkit() { return "none: CPU mode only"; }
 std::string driver() { return "not used by this build"; }
 #endif
 
-/// Possible consumers of the work queues, as words of GSHMEM_NIC.
+/// Returns the possible consumers of the work queues, as words of GSHMEM_NIC.
 std::string network() {
   std::string words;
   if (GSHMEM_INFO_RDMA) words = "mlx5 (rdma-core is loaded when used), soft";
@@ -87,7 +87,7 @@ std::vector<VariableReport> check_variables(std::vector<ConfigEntry> entries) {
   for (ConfigEntry& entry : entries) {
     VariableReport report{std::move(entry), ""};
     try {
-      // All others from their default, so that an error is about this one.
+      // All other variables have their defaults, so that an error is about this one.
       (void)Config::from(
           [](const char* name, void* context) -> const char* {
             const auto& mine = *static_cast<const ConfigEntry*>(context);
@@ -95,7 +95,7 @@ std::vector<VariableReport> check_variables(std::vector<ConfigEntry> entries) {
           },
           &report.entry);
     } catch (const Error& error) {
-      // It begins with the variable's name, which need not be the one that the user has set.
+      // The text begins with the variable's name, which may not be the one that the user has set.
       const std::string& name = report.entry.name;
       report.error = report.entry.set_by + std::string(error.what()).substr(name.size());
     }

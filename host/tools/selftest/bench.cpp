@@ -51,7 +51,7 @@ Bench::Met Bench::error_of(const std::function<void()>& provoke) {
     met.message = failed.why;
   }
   if (met.message.empty()) throw CheckFailed{"no error, where there should be one"};
-  // An event of the target, which is this PE too, may have come before the completion.
+  // An event at the target, which is also this PE, may have come before the completion.
   abi::QueueView view;
   copy(&view, state().nic.queues, sizeof(view));
   const char* const entry =

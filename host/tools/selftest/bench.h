@@ -1,6 +1,6 @@
-// A job of one PE whose only way to itself is the network, for one check of --nic-selftest; and
-// what its call left in its memory. Included by the checks. Invariant: nothing that a check
-// provokes outlives its Bench.
+// A job of one PE whose only path to itself is the network, for one check of --nic-selftest, with
+// the contents of its memory. Included by the checks. Invariant: nothing that a check provokes
+// outlives its Bench.
 #pragma once
 
 #include "host/tools/selftest/selftest.h"
@@ -25,18 +25,18 @@ using Bytes = std::vector<std::uint8_t>;
 
 class Bench {
  public:
-  /// Errors: what init throws.
+  /// Errors: those of init.
   explicit Bench(const Config& config);
 
   [[nodiscard]] const abi::DeviceState& state() const { return pe_->state(); }
   [[nodiscard]] bool on_gpu() const { return pe_->gpu() != nullptr; }
   [[nodiscard]] bool is_card() const { return pe_->config().nic != NicKind::kSoft; }
   [[nodiscard]] std::string network() const { return pe_->network().text(); }
-  /// Symmetric memory, zeroed: its address as calls take it.
+  /// Returns the address of zeroed symmetric memory, as calls take it.
   [[nodiscard]] char* at(std::uint64_t offset) const;
   static constexpr std::uint64_t kBytes = 8 << 20;
 
-  /// Runs the call as the first thread of a kernel does. Throws CheckFailed with its fault.
+  /// Executes the call like the first thread of a kernel. Throws CheckFailed with its fault.
   std::uint64_t run(const device::Call& call);
   void put(void* dest, const void* source, std::size_t bytes);
   void get(void* dest, const void* source, std::size_t bytes);
@@ -48,7 +48,7 @@ class Bench {
     std::string message;
   };
   [[nodiscard]] Met error_of(const std::function<void()>& provoke);
-  /// Makes it the first queue that later calls find.
+  /// Changes the view of the first queue, which later calls use.
   void change_queue(const std::function<void(abi::QueueView&)>& change);
 
   void store(std::uint64_t offset, const Bytes& bytes);
@@ -61,21 +61,21 @@ class Bench {
   std::unique_ptr<Pe> pe_;
 };
 
-/// Two places in its symmetric memory, of 2 MiB each.
+/// Two offsets in its symmetric memory, for 2 MiB each.
 inline constexpr std::uint64_t kSource = 1 << 20, kDest = 3 << 20;
 
-/// Bytes that differ from their neighbours and from those of another seed.
+/// Returns bytes that differ from their neighbours and from those of another seed.
 [[nodiscard]] Bytes pattern(std::size_t bytes, unsigned seed);
-/// Throws CheckFailed that says where they begin to differ.
+/// Throws CheckFailed, which tells where they begin to differ.
 void expect_equal(const std::string& what, const Bytes& got, const Bytes& expected);
-/// Likewise of a value; says so where its bytes are in reverse order.
+/// Does this for a value; the error tells if its bytes are in reverse order.
 void expect_word(const std::string& what, std::uint64_t got, std::uint64_t expected,
                  std::uint32_t width);
 
-/// The text of a check that succeeds.
+/// Returns the text of a check that succeeds.
 using Check = std::string (*)(Bench& bench);
 
-// Each may end its Bench.
+// Each of these may end its Bench.
 [[nodiscard]] std::string check_transfers(Bench& bench);
 [[nodiscard]] std::string check_inline(Bench& bench);
 [[nodiscard]] std::string check_atomics_4(Bench& bench);

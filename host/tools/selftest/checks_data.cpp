@@ -1,4 +1,4 @@
-// Checks of --nic-selftest: that what goes over the wire is what arrives.
+// Checks of --nic-selftest: data that is sent must arrive unchanged.
 #include "host/tools/selftest/bench.h"
 
 #include <cstring>
@@ -8,7 +8,7 @@ namespace {
 
 constexpr std::uint64_t kGuard = 64;
 
-/// Moves `bytes` bytes, and looks at these and at their neighbours.
+/// Transfers `bytes` bytes, and checks these and their neighbours.
 template <class Move>
 void check_move(Bench& bench, const std::string& what, std::size_t bytes, unsigned seed,
                 const Move& move) {
@@ -60,11 +60,11 @@ std::uint64_t result_of(device::AmoOp op, std::uint64_t old, std::uint64_t opera
 struct AmoCase {
   device::AmoOp op;
   const char* name;
-  bool hits = true;  ///< of a compare-swap
+  bool hits = true;  ///< for a compare-and-swap: whether the condition holds
 };
 
-/// Every operation, with operands whose bytes all differ: what has them in another order, or
-/// carries where it should not, gives another result.
+/// Checks every operation, with operands whose bytes all differ: another byte order, or a wrong
+/// carry, gives another result.
 std::string check_atomics(Bench& bench, std::uint32_t width) {
   using device::AmoOp;
   constexpr AmoCase kCases[] = {{AmoOp::kFetch, "fetch"},
@@ -77,7 +77,7 @@ std::string check_atomics(Bench& bench, std::uint32_t width) {
                                 {AmoOp::kXor, "fetch_xor"}};
   const std::uint64_t mask = width == 8 ? ~std::uint64_t{0} : 0xffffffff;
   const std::uint64_t old = 0xf123456789abcdef & mask, operand = 0x8192a3b4c5d6e7f8 & mask;
-  // One in the middle of an entry of 16 bytes, with neighbours that must stay.
+  // The word is in the middle of an entry of 16 bytes, with neighbours that must not change.
   const Bytes guard = pattern(48, 7);
   for (const AmoCase& each : kCases) {
     Bytes area = guard;

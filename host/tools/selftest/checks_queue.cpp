@@ -28,12 +28,12 @@ std::string expect_syndrome(const Bench::Met& met, abi::Syndrome syndrome) {
       strprintf("expected syndrome 0x%02x, but %s", static_cast<unsigned>(syndrome), text.c_str())};
 }
 
-/// Its completion was overwritten by that of an entry after it.
+/// Was its completion overwritten by that of a later entry?
 bool was_flushed(const Bench::Met& met) {
   return met.completion.syndrome == static_cast<std::uint8_t>(abi::Syndrome::kFlush);
 }
 
-/// The first queue, with the register of the NIC itself, is rung once.
+/// Rings the first queue once, by the register of the NIC itself.
 std::string ring_by_hand(Bench& bench, const char* name, bool record_first, const char* good) {
   if (!device::has_register(bench.state().nic.traits))
     return "left out: kernels ring a word in memory";
@@ -43,7 +43,7 @@ std::string ring_by_hand(Bench& bench, const char* name, bool record_first, cons
   return good;
 }
 
-/// Memory that no key covers.
+/// Returns memory that no key covers.
 char* beyond_heap(const Bench& bench) {
   return bench.state().heap + bench.state().heap_bytes + (1 << 30);
 }
@@ -75,7 +75,7 @@ std::string check_record_first(Bench& bench) {
 }
 
 /// A thread of the GPU, or this one, sends payloads with a signal after each, reads them back, and
-/// looks at what has come.
+/// checks the data that has arrived.
 std::string check_order(Bench& bench) {
   constexpr std::size_t kPayload = 512;
   constexpr std::uint64_t kBatch = 64;
@@ -129,7 +129,7 @@ std::string check_unaligned_atomic(Bench& bench) {
   return expect_syndrome(met, abi::Syndrome::kRemoteRequest);
 }
 
-/// With entries under way after the one that fails, its completion may be overwritten.
+/// With pending entries after the one that fails, its completion may be overwritten.
 std::string check_entries_after_an_error(Bench& bench) {
   const auto post = [&](void* dest) {
     bench.run(device::Call::transfer(device::CallKind::kPut, "put_nbi", dest, bench.at(kSource), 64,

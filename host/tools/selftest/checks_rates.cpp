@@ -1,5 +1,5 @@
-// Figures of --nic-selftest, for the reader of the page. The one thread that takes them, of the CPU
-// or the GPU, is no benchmark (perftest/ has those).
+// Figures of --nic-selftest, for the reader of the page. One thread of the CPU or the GPU takes
+// them; they are not benchmarks (perftest/ has those).
 #include "host/tools/selftest/bench.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@ using device::CallKind;
 
 enum class Each { kWaits, kGoesOn };
 
-/// Microseconds of one of `count` calls.
+/// Returns the microseconds of one of `count` calls.
 double us_of(Bench& bench, CallKind kind, std::size_t bytes, int count, Each each) {
   Call call = Call::transfer(CallKind::kTimed, "figures", bench.at(kDest), bench.at(kSource), bytes,
                              0, each == Each::kWaits);
@@ -23,7 +23,7 @@ double us_of(Bench& bench, CallKind kind, std::size_t bytes, int count, Each eac
   return static_cast<double>(bench.run(call)) * 1e-3 / count;
 }
 
-/// The median of several series.
+/// Returns the median of several series.
 double latency_of(Bench& bench, CallKind kind) {
   constexpr int kSeries = 21, kCount = 100;
   std::vector<double> all;

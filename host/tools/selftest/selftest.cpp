@@ -15,7 +15,7 @@ using Kind = Finding::Kind;
 struct NamedCheck {
   const char* name;
   Check check;
-  Kind good = Kind::kGood;  ///< what it says when nothing is wrong
+  Kind good = Kind::kGood;  ///< the result if there is no error
 };
 constexpr NamedCheck kChecks[] = {
     {"transfers", check_transfers},
