@@ -18,8 +18,8 @@ GSHMEM_FN Caller context_caller(const char* name, const char* argument, int hand
   if (kChecks && !state) return {own, nullptr};
   return {*state, name};
 }
-/// As above, for a function that names PE `pe` by its number in the context's team; `pe` becomes
-/// its number in the job.
+/// Returns the caller of a function that names PE `pe` by its number in the context's team; `pe`
+/// becomes its number in the job.
 GSHMEM_FN Caller context_caller(const char* name, const char* argument, int handle, int& pe) {
   const State& own = ambient_state(name);
   const Target target = find_target(own, name, argument, handle, pe);
@@ -206,7 +206,7 @@ GSHMEM_FN void qp_quiet(const Caller& call, Coop coop, int pe, Handles handles) 
                   [&](const State& state) { await_queues(coop, state, call.name, pe); });
   coop.sync();
 }
-/// As fence on the PE's own queues: nothing weaker orders them (device/ops/order.h).
+/// Does what fence does on the PE's own queues: nothing weaker orders them (device/ops/order.h).
 template <class Coop>
 GSHMEM_FN void qp_fence(const Caller& call, Coop coop, int pe, Handles handles) {
   qp_quiet(call, coop, pe, handles);

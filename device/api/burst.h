@@ -108,7 +108,7 @@ class Burst {
       post(bytes != 0, transfer(dest, source, bytes));
     }
   }
-  /// As put(), with up to 8 bytes inside the entry.
+  /// Does what put() does, with up to 8 bytes inside the entry.
   GSHMEM_FN void put_word(void* dest, std::uint64_t raw, std::uint32_t bytes) {
     if (!check_arguments(*state_, "Burst::p", ToPe{pe_}, Symmetric{{"dest", dest, {bytes, 1}}}))
       bytes = 0;
@@ -135,7 +135,7 @@ class Burst {
     }
     publish(1);
   }
-  /// As ring(), out of line.
+  /// Does what ring() does, out of line.
   GSHMEM_FN void end() {
     if (pending_ == 0) return;
     Burst copy = *this;
@@ -225,7 +225,7 @@ class Burst {
   GSHMEM_FN bool is_simple(const void* dest, std::size_t bytes) const {
     return (bytes == 0 && count() != 1) || (bytes != 0 && offset(dest) < heap_bytes_);
   }
-  /// As above, from the local heap.
+  /// Is it also from the local heap?
   GSHMEM_FN bool is_simple(const void* dest, const void* source, std::size_t bytes) const {
     const std::uint64_t local = offset(source);
     const std::size_t more = count() == 1 ? bytes - 1 : bytes;

@@ -137,7 +137,7 @@ GSHMEM_FN int fcollect(Coop coop, const TeamCall& call) {
   return fcollect_by_puts(coop, call);
 }
 
-/// As alltoall for elements of W, with strides between those of one array.
+/// Does what alltoall does for elements of W, with strides between those of one array.
 template <class W, class Coop>
 GSHMEM_OUTLINE int alltoalls(Coop coop, const TeamCall& call, Strides strides) {
   const auto first = [&](int i, std::ptrdiff_t stride) {
@@ -269,8 +269,8 @@ GSHMEM_OUTLINE void give_pieces(Coop coop, const TeamCall& call) {
   });
 }
 
-/// As reduce_by_words with the result for all, if some members are not mapped and `dest` is not
-/// `source`.
+/// Does what reduce_by_words does with the result for all, if some members are not mapped and
+/// `dest` is not `source`.
 template <class W, class Coop, class Reducer>
 GSHMEM_OUTLINE int reduce_by_pieces(Coop coop, const TeamCall& call, Reducer reducer) {
   int status = meet_members(coop, call);

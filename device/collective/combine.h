@@ -281,8 +281,8 @@ GSHMEM_OUTLINE void reduce_rounds(const TeamCall& call, Reducer reducer, WordRou
   }
 }
 
-/// As reduce_by_words with the result for all or for one, if all members map each other. The group
-/// must synchronize before the result is used.
+/// Does what reduce_by_words does with the result for all or for one, if all members map each
+/// other. The group must synchronize before the result is used.
 template <Result kResult, class W, class Coop, class Reducer>
 GSHMEM_FN void reduce_in_rounds(Coop coop, const TeamCall& call, Reducer reducer) {
   MappedRounds plan;

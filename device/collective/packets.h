@@ -294,7 +294,7 @@ struct CombinePackets {
     };
     const int n = call.team->n_pes, me = call.team->my_pe;
     const int end = kResult == Result::kInclusive ? me + 1 : kResult == Result::kExclusive ? me : n;
-    // As in PacketWalk. With two pieces there are no registers left for that.
+    // PacketWalk does so, too. With two pieces there are no registers left for that.
     constexpr bool kRepeats = kPieces == 1;
     const auto rank = static_cast<std::uint32_t>(coop.thread_rank());
     const std::uint32_t lane = kRepeats ? rank - first_of_warp(coop) : 0;
@@ -390,10 +390,10 @@ GSHMEM_OUTLINE int by_packets(Coop coop, const TeamCall& call, const Receive& re
       receive, [] { return true; });
 }
 
-/// As by_packets, with `blocks` blocks of every member, each with `each` packets of every part, the
-/// last one with the rest. `ticket` is a word of this PE, 0 between calls. The last block that has
-/// read the number of the call increments it. Two buffers are enough, as for one block: a call
-/// begins when all blocks of the one before have ended.
+/// Does what by_packets does, with `blocks` blocks of every member, each with `each` packets of
+/// every part, the last one with the rest. `ticket` is a word of this PE, 0 between calls. The last
+/// block that has read the number of the call increments it. Two buffers are enough, as for one
+/// block: a call begins when all blocks of the one before have ended.
 template <class Coop, class Send, class Receive>
 GSHMEM_FN int by_packet_slices(Coop coop, const TeamCall& call, std::uint32_t block,
                                std::uint32_t blocks, std::uint32_t each, std::uint32_t* ticket,

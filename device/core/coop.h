@@ -239,7 +239,7 @@ GSHMEM_FN std::uint32_t first_of_warp(Coop coop) {
 #endif
 }
 
-/// As LeanThread, for a warp.
+/// A LeanThread's counterpart for a warp.
 struct LeanWarp : Warp {};
 
 }  // namespace gshmem::device

@@ -50,7 +50,7 @@ inline void store_bulk(T* p, T v) {
   *p = v;
 }
 
-/// As on the GPU, but a release by itself, because ThreadSanitizer does not model fences.
+/// Works as on the GPU, but is a release by itself, because ThreadSanitizer does not model fences.
 template <class T>
 inline void store_flag(T* p, T v) {
   store_release(p, v);

@@ -118,7 +118,8 @@ GSHMEM_OUTLINE std::uint64_t wait_check(const State& state, const char* call, st
   if (started != 0) note_wait(state, call, started, pe, nullptr);
   return begin;
 }
-/// As wait_check, for a word of the program. `traits` is its size, plus 16 if it is signed.
+/// Does what wait_check does, for a word of the program. `traits` is its size, plus 16 if it is
+/// signed.
 GSHMEM_OUTLINE std::uint64_t wait_check_word(const State& state, const char* call,
                                              std::uint64_t started, const void* address,
                                              std::uint64_t wanted, int cmp, std::uint32_t traits) {
@@ -201,8 +202,8 @@ GSHMEM_FN bool test(const T* ivar, int cmp, T value) {
   return true;
 }
 
-/// As spin_until, for a wait on `ivar` or another word of its set; `cmp` and `value` are those of
-/// `ivar`.
+/// Does what spin_until does, for a wait on `ivar` or another word of its set; `cmp` and `value`
+/// are those of `ivar`.
 template <class T, class Done>
 GSHMEM_FN bool spin_on_word(const State& state, const char* call, const Done& done, const T* ivar,
                             int cmp, T value) {

@@ -117,7 +117,7 @@ GSHMEM_OUTLINE void move_value(const State& state, Operation operation, const vo
   request.bytes = bytes;
   execute_long(request);
 }
-/// As put_word, to registered memory.
+/// Does what put_word does, to registered memory.
 GSHMEM_OUTLINE void put_word_beyond(const State& state, void* dest, std::uint64_t raw,
                                     std::uint32_t bytes, int pe) {
   PostingOf<WqeImage> posting;
@@ -342,7 +342,7 @@ GSHMEM_FN void post_flushes(Coop coop, Wait& wait, std::uint32_t at, std::uint32
   }
   if (!flush.good()) wait = flush;
 }
-/// As post_flushes, with a synchronization of the group.
+/// Does what post_flushes does, and synchronizes the group.
 template <class Coop>
 GSHMEM_OUTLINE void flush_rails(Coop coop, Wait& wait, std::uint32_t at, std::uint32_t end) {
   post_flushes(coop, wait, at, end);
@@ -389,7 +389,7 @@ GSHMEM_OUTLINE bool quiet(Coop coop, const State& state, const char* call) {
   try_quiet(coop, wait, state, call);
   return post_report(wait);
 }
-/// As quiet, for a caller that returns a status.
+/// Does what quiet does, for a caller that returns a status.
 template <class Coop>
 GSHMEM_OUTLINE bool quiet_noted(Coop coop, const State& state, const char* call) {
   Wait wait;

@@ -325,7 +325,7 @@ GSHMEM_FN void post_by(Posting& posting, const State& state, const PostState& he
   posting.held_traits = held.traits;
   posting.heap = reinterpret_cast<const char*>(held.heap);
 }
-/// As above, with loads one after another, which take fewer registers.
+/// Does the same, with loads one after another, which take fewer registers.
 GSHMEM_FN void post_by(Posting& posting, const State& state, std::uint32_t index) {
   posting.state = &state;
   posting.queue = Queue(state.nic.queues + index);

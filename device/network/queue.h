@@ -345,7 +345,7 @@ GSHMEM_OUTLINE bool post_report(Wait& wait) {
   return false;
 }
 
-/// As post_report, for a call that returns a status: it ends nothing, even with
+/// Does what post_report does, for a call that returns a status: it ends nothing, even with
 /// FaultPolicy::kAbort.
 GSHMEM_OUTLINE bool post_note(Wait& wait) {
   if (wait.bad != 0) atomic_add(&wait.state->control->bad_completions, wait.bad);

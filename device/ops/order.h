@@ -43,9 +43,9 @@ GSHMEM_FN void flush(Coop coop, const State& state) {
   coop.sync();
 }
 
-/// As quiet. Returns GSHMEMX_SUCCESS when everything is complete, otherwise the code of this PE's
-/// first fault; the result is the same for the whole group. A PE that was stopped for any reason
-/// gets its fault, because earlier calls may not have posted their operations.
+/// Does what quiet does. Returns GSHMEMX_SUCCESS when everything is complete, otherwise the code of
+/// this PE's first fault; the result is the same for the whole group. A PE that was stopped for any
+/// reason gets its fault, because earlier calls may not have posted their operations.
 template <class Coop>
 GSHMEM_FN int quiet_status(Coop coop, const State& state, const char* call) {
   coop.sync();

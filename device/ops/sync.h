@@ -135,7 +135,7 @@ GSHMEM_OUTLINE void tell_in_round(Rounds& rounds) {
     put_flag(*rounds.state, rounds.flag, static_cast<std::uint32_t>(rounds.epoch), rounds.pe);
   }
 }
-/// As spin_until, with only `rounds` in registers.
+/// Does what spin_until does, with only `rounds` in registers.
 GSHMEM_OUTLINE bool look_at_round(Rounds& rounds) {
   const abi::Team& team = *rounds.team;
   const int from = team.my_pe - rounds.distance;
@@ -186,7 +186,7 @@ GSHMEM_OUTLINE bool group_meets_in_rounds(Coop coop, const State& state, const c
   return coop.thread_rank() != 0 || meet_in_rounds(state, call, index);
 }
 
-/// By default a sync checks nothing about a member that is late.
+/// A sync by default checks nothing about a member that is late.
 struct AnyMember {
   GSHMEM_FN bool operator()(int) const { return true; }
 };

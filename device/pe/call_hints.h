@@ -59,7 +59,7 @@ inline std::uint64_t next_number(Region& region) {
 inline bool replace_open(Region& region, std::uint64_t before, std::uint64_t after) {
   return atomic_compare_swap(&region.open, before, after) == before;
 }
-/// As on the GPU, but copies do not use it.
+/// Works as on the GPU, but copies do not use it.
 inline bool keep_smem(const void* smem, std::size_t) {
   const std::uint64_t address = as_value(smem);
   const std::uint64_t before = atomic_compare_swap(&own_region().smem, std::uint64_t{0}, address);

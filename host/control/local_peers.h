@@ -89,7 +89,7 @@ class LocalPeers {
   double timeout_seconds_ = 0;
   std::function<std::string()> stopped_ = [] { return std::string(); };
   std::vector<Contact> contacts_;
-  /// By sender: letters that have arrived and have not been read.
+  /// Letters that have arrived and have not been read, by sender.
   std::vector<std::queue<Letter>> letters_;
   std::vector<bool> gone_;  ///< by PE: it has hung up
 };

@@ -50,7 +50,7 @@ class Teams {
     std::function<void(void* memory, std::size_t bytes)> zero;
     device::HostOps* ops = nullptr;
   };
-  /// By abi::Limit: the sizes up to which an algorithm is used (from which: kTwoLevels), the same
+  /// The sizes, by abi::Limit, up to which an algorithm is used (from which: kTwoLevels), the same
   /// on all PEs.
   using Limits = std::array<std::uint64_t, abi::kLimits>;
   /// Enters the tables into the PE's state, whose heap, paths and numbers are set. `teams` teams in
@@ -125,7 +125,7 @@ class Teams {
   void require_running(const char* call) const;
   [[nodiscard]] std::uint32_t receive(const char* call, const std::uint64_t* from,
                                       std::uint32_t number, int pe) const;
-  /// As agree, among the PEs that search for an entry.
+  /// Does what agree does, among the PEs that search for an entry.
   using Combine = std::function<Words(const Words& words, int count)>;
   [[nodiscard]] std::size_t take(const char* call, const Combine& combine, std::size_t spread,
                                  bool member);

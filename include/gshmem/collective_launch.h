@@ -175,8 +175,8 @@ inline int gshmemx_collective_launch(const void* func, dim3 gridDims, dim3 block
 typedef struct gshmemx_collective_launch_attr {
   cudaLaunchConfig_t cuda_config;
 } gshmemx_collective_launch_attr_t;
-/// As gshmemx_collective_launch, with at most 32 attributes of the launch. The kernel is
-/// cooperative, whatever the attributes say. Errors: also GSHMEMX_ERROR_INVALID_VALUE for a null
+/// Does what gshmemx_collective_launch does, with at most 32 attributes of the launch. The kernel
+/// is cooperative, whatever the attributes say. Errors: also GSHMEMX_ERROR_INVALID_VALUE for a null
 /// `attr`.
 inline int gshmemx_collective_launch_attr(const gshmemx_collective_launch_attr_t* attr,
                                           const void* func, void** args) {

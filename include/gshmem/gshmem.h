@@ -45,7 +45,7 @@ extern "C" {
 /// other call ends the child with a message that names the PE. gshmem_init makes the child a PE of
 /// another job, but not by MPI or the launcher of its parent, nor on a GPU when its parent has one.
 GSHMEM_EXPORT void gshmem_init(void);
-/// As gshmem_init; sets `*provided` to GSHMEM_THREAD_MULTIPLE. Returns a status.
+/// Does what gshmem_init does; sets `*provided` to GSHMEM_THREAD_MULTIPLE. Returns a status.
 GSHMEM_EXPORT int gshmem_init_thread(int requested, int* provided);
 /// Sets `*provided` to GSHMEM_THREAD_MULTIPLE: any thread may call at any time. Null is allowed.
 GSHMEM_EXPORT void gshmem_query_thread(int* provided);
@@ -76,14 +76,14 @@ GSHMEM_EXPORT void gshmem_info_get_name(char* name);
 GSHMEM_EXPORT void* gshmem_malloc(size_t size);
 /// Allocates `count * size` zeroed bytes; also returns null when the product overflows.
 GSHMEM_EXPORT void* gshmem_calloc(size_t count, size_t size);
-/// As malloc with an alignment in bytes, which must be a power of two (fault otherwise). Alignments
-/// above 1 GiB or above the size of the heap return null, as out of memory. gshmem_realloc keeps
-/// only malloc's alignment.
+/// Does what gshmem_malloc does, with an alignment in bytes, which must be a power of two (fault
+/// otherwise). Alignments above 1 GiB or above the size of the heap return null, as out of memory.
+/// gshmem_realloc keeps only malloc's alignment.
 GSHMEM_EXPORT void* gshmem_align(size_t alignment, size_t size);
-/// As malloc; `hints` are or-ed gshmem_malloc_hints, which have no effect.
+/// Does what gshmem_malloc does; `hints` are or-ed gshmem_malloc_hints, which have no effect.
 GSHMEM_EXPORT void* gshmem_malloc_with_hints(size_t size, long hints);
-/// As C realloc for symmetric memory; contents move with it. Returns null when memory is short:
-/// `ptr` is then unchanged.
+/// Does what C realloc does, for symmetric memory; contents move with it. Returns null when memory
+/// is short: `ptr` is then unchanged.
 GSHMEM_EXPORT void* gshmem_realloc(void* ptr, size_t size);
 /// Waits for all PEs, then frees. Null is allowed and not collective; an address that is not an
 /// allocation is a fault (GSHMEMX_ERROR_INVALID_VALUE) on the PE that passed it.

@@ -34,9 +34,9 @@ inline std::string last_fault_message() {
 /// Init and finalize of one PE. Collective; it belongs to the thread that made it.
 class Runtime {
  public:
-  /// As gshmem_init, but throws Failure.
+  /// Does what gshmem_init does, but throws Failure.
   Runtime() { init(GSHMEMX_INIT_DEFAULT, nullptr); }
-  /// As above, with attributes (gshmemx.h).
+  /// Does the same with attributes (gshmemx.h).
   Runtime(unsigned flags, gshmemx_init_attr_t& attr) { init(flags, &attr); }
   ~Runtime() { gshmem_finalize(); }
   Runtime(const Runtime&) = delete;

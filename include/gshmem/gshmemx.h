@@ -116,9 +116,9 @@ GSHMEM_EXPORT void gshmemx_buffer_unregister_all(void);
 /// GSHMEMX_ERROR_OUT_OF_MEMORY for more than GSHMEM_REGISTERED_SIZE, or 256 buffers. Source: as
 /// nvshmemx_buffer_register_symmetric.
 GSHMEM_EXPORT void* gshmemx_buffer_register_symmetric(void* buf_ptr, size_t size, int flags);
-/// As gshmemx_buffer_register_symmetric, at `preferred_addr` if that has the same distance from the
-/// heap on all PEs, and is free, aligned and in the range for registered memory; otherwise
-/// elsewhere. Null: no preference.
+/// Does what gshmemx_buffer_register_symmetric does, at `preferred_addr` if that has the same
+/// distance from the heap on all PEs, and is free, aligned and in the range for registered memory;
+/// otherwise elsewhere. Null: no preference.
 GSHMEM_EXPORT void* gshmemx_buffer_register_symmetric_at_preferred_address(void* buf_ptr,
                                                                            size_t size,
                                                                            void* preferred_addr,

@@ -14,8 +14,8 @@
 
 namespace perftest {
 
-/// What acknowledges: host threads, with doorbells and completions in host memory, or a kernel that
-/// runs beside the one that puts, with both in GPU memory.
+/// The acknowledging side: host threads, with doorbells and completions in host memory, or a kernel
+/// that runs beside the one that puts, with both in GPU memory.
 enum class Acks { kHost, kGpu };
 
 struct RigShape {

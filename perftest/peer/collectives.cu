@@ -84,8 +84,8 @@ __global__ void check(const float* at, size_t n, Op op, size_t each, int me, int
   }
 }
 
-/// What GPUs can do without a library: blocks with the same number signal each other, load the data
-/// they need, and store the result to its destination.
+/// A baseline without a library: blocks with the same number signal each other, load the data they
+/// need, and store the result to its destination.
 struct Peers {
   float *source[kMostPes], *dest[kMostPes];
   unsigned* flags[kMostPes];

@@ -100,7 +100,7 @@ PROSE = [
 
 # Comments that begin with one of these words have no subject: how many there are may only fall.
 SUBJECTLESS = re.compile(r"\A(?://[/!]?<?|/\*+<?) *(?:Of|By|As|What)\b")
-SUBJECTLESS_AT_MOST = 41
+SUBJECTLESS_AT_MOST = 0
 
 # Base names of headers that several folders have. New ones are unique; one that is unique again leaves the table.
 REPEATED_NAMES = set("""

@@ -67,7 +67,7 @@ template <class Result, class Body>
   return otherwise;
 }
 
-/// As guard_value, for calls that return nothing.
+/// Does what guard_value does, for calls that return nothing.
 template <class Body>
 void guard_call(const char* call, const Body& body) noexcept {
   (void)guard_value<int>(call, 0, [&](Pe& pe) {
@@ -83,8 +83,8 @@ inline void say_no_pe(const char* call) {
   GSHMEM_LOG(forked ? LogLevel::kDebug : LogLevel::kWarn, "%s", no_pe_text(call).c_str());
 }
 
-/// As guard_call, for calls that have nothing to do without a PE. A destructor may make them after
-/// gshmem_finalize.
+/// Does what guard_call does, for calls that have nothing to do without a PE. A destructor may make
+/// them after gshmem_finalize.
 template <class Body>
 void guard_release(const char* call, const Body& body) noexcept {
   if (process_departed()) return;

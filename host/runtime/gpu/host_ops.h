@@ -69,13 +69,13 @@ class CudaHostOps final : public device::HostOps {
   /// Completes everything that was started, and what kernels have posted to the queues of the
   /// context.
   void complete(const abi::DeviceState* context = nullptr);
-  /// As complete(), but an error is returned, and no kernel traps.
+  /// Does what complete() does, but an error is returned, and no kernel traps.
   [[nodiscard]] int complete_status(const abi::DeviceState* context);
   void launch_on_queues(const device::Call& quiet, const abi::DeviceState* context);
   [[nodiscard]] std::uint64_t load(const void* address, std::size_t width);
   /// Has the service kernel execute the call, and returns its result.
   [[nodiscard]] std::uint64_t serve(const device::Call& call);
-  /// As serve(), while calls of other threads continue: it waits for other PEs.
+  /// Does what serve() does, while calls of other threads continue: it waits for other PEs.
   [[nodiscard]] std::uint64_t serve_collective(const device::Call& call);
   void copy_async(void* dst, const void* src, std::size_t bytes, CUstream stream);
   void launch(CUstream stream, const device::Call& call, const abi::DeviceState& state,

@@ -63,8 +63,8 @@ inline constexpr std::uint32_t kMaxContexts = 1024;  ///< open at a time; a powe
 /// With this number no PE can be in the range of consecutive ones.
 inline constexpr std::int32_t kMappedByTable = 1 << 30;
 
-/// What executes atomics and signal updates on memory of mapped PEs, including this one. Those of a
-/// NIC and those of this machine need not be atomic to each other.
+/// The unit that executes atomics and signal updates on memory of mapped PEs, including this one.
+/// Those of a NIC and those of this machine need not be atomic to each other.
 enum class AmoPath : std::uint32_t {
   kInPlace,  ///< the calling thread
   /// A NIC, because a link between GPUs has no atomics; a signal is still set by a store, which
