@@ -1,5 +1,5 @@
-// Atomics: results of each operation for each type, and atomicity when all threads of all PEs meet
-// on one word.
+// Atomics: results of each operation for each type, and atomicity when all threads of all PEs use
+// one word.
 #include "tests/spmd/spmd.h"
 
 #include <algorithm>
@@ -26,7 +26,7 @@ GSHMEM_FN T largest() {
   const W ones = static_cast<W>(~W{0});
   return device::bits<T>(T(-1) < T(0) ? static_cast<W>(ones >> 1) : ones);
 }
-// The C API on small types of the table has no atomics; their words still exist.
+// The C API has no atomics on small types of the table; their words still exist.
 #include "tests/spmd/amo.def"
 
 constexpr std::size_t kCells = 25 * 3;
@@ -40,7 +40,8 @@ struct AmoValuesInKernel {
   }
 };
 
-/// Cells as before the first atomic: zero in the middle, guards beside.
+/// Resets the cells to their values before the first atomic: zero in the middle, guards on both
+/// sides.
 void reset(Pe& pe, const SymmetricArray<std::uint64_t>& cells) {
   std::vector<std::uint64_t> values(kCells, kGuard);
   for (std::size_t i = 1; i < kCells; i += 3) values[i] = 0;
@@ -81,7 +82,7 @@ SPMD_TEST(amo_of_every_type_by_host_thread_returns_and_leaves_the_right_value) {
 
 namespace {
 
-/// Every thread adds `each` times one to `counter` on `target` and keeps what it got.
+/// Every thread adds `each` times one to `counter` on `target` and keeps the old values.
 template <class T>
 struct CountUp {
   GSHMEM_FN void operator()(const LaunchContext& ctx, Log, T* counter, T* got, int each,
@@ -95,8 +96,8 @@ struct CountUp {
 
 template <class T>
 void test_count_up(Pe& pe, int target) {
-  // A sum of floating-point numbers by the network is tried until nobody came in between: of all
-  // that try at a time one is through after a round trip.
+  // A floating-point sum on the network is repeated until the word did not change in between: of
+  // all callers one succeeds per round trip.
   constexpr bool kIsTried = std::is_floating_point_v<T>;
   const LaunchShape shape{.blocks = 3, .threads = pe.on_gpu() && !kIsTried ? 64u : 2u};
   const int each = pe.rounds(kIsTried ? 20 : 1000);
@@ -116,7 +117,7 @@ void test_count_up(Pe& pe, int target) {
   pe.barrier();
 }
 
-/// All threads update one word per type and operation, in ways that commute.
+/// All threads update one word per type and operation, with operations that commute.
 struct Commute {
   GSHMEM_FN void operator()(const LaunchContext& ctx, Log, std::uint64_t* words, int rounds,
                             int pe) const {
@@ -125,7 +126,7 @@ struct Commute {
     for (int round = 0; round < rounds; ++round) {
       int row = 0;
 #define COMMUTE_NONE(T)
-// By one thread of each block (test_count_up says why).
+// One thread of each block makes the calls (test_count_up says why).
 #define COMMUTE_EXT(T)        \
   if (ctx.thread_rank() == 0) \
     ctx.atomic_add(at, numeric<T>(round == 0 ? 1.f : round % 2 == 0 ? -2.f : 2.f), pe);
@@ -232,8 +233,8 @@ struct OwnBit {
 
 namespace {
 
-/// Old values that nobody waits for before quiet: in local memory, and in the heap. Every thread
-/// has a word of its own on `pe`.
+/// Fetches whose old values are not awaited before quiet: into local memory, and into the heap.
+/// Every thread has a word of its own on `pe`.
 struct FetchNbi {
   GSHMEM_FN void operator()(const LaunchContext& ctx, Log log, std::uint64_t* words, int pe) const {
     std::uint64_t* at = words + 2 * ctx.thread_rank();
@@ -260,7 +261,7 @@ SPMD_TEST(fetching_atomics_without_a_wait_leave_the_old_value_by_quiet) {
   SymmetricArray<std::uint64_t> words(2 * shape.threads);
   if (pe.c_api_in_kernels()) pe.run(shape, FetchNbi{}, words.data(), pe.next());
   pe.barrier();
-  // By a host thread, the heap's copy too.
+  // Calls by a host thread, also on the heap's own copy.
   std::uint64_t old = 0;
   gshmem_uint64_p(words.data(), 40, pe.next());
   gshmem_quiet();
@@ -275,7 +276,7 @@ SPMD_TEST(fetching_atomics_without_a_wait_leave_the_old_value_by_quiet) {
 SPMD_TEST(compare_swap_makes_a_lock) {
   const LaunchShape shape{.blocks = 3, .threads = 1};
   const int rounds =
-      std::max(1, pe.rounds(4000) / pe.n());  // who gets the lock waits for all others
+      std::max(1, pe.rounds(4000) / pe.n());  // a thread that gets the lock waits for all others
   SymmetricArray<std::uint64_t> lock(1), words(8);
   pe.run(shape, Locked{}, lock.data(), words.data(), rounds);
   pe.barrier();

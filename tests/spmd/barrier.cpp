@@ -1,5 +1,5 @@
-// barrier_all and sync_all: nobody leaves before everybody has entered, however many follow each
-// other, in every scope; a barrier completes what came before it.
+// barrier_all and sync_all: no thread leaves before all PEs have entered, however many calls follow
+// each other, in every scope; a barrier completes earlier operations.
 #include "tests/spmd/groups.h"
 
 #include <algorithm>
@@ -11,7 +11,7 @@ namespace {
 
 enum class Kind { kBarrier, kSync, kByName };
 
-/// Barriers and syncs of groups in turn, by their names in the C API, each with a status.
+/// Makes barriers and syncs of groups alternately, by their names in the C API, each with a status.
 GSHMEM_FN int by_name(Scope scope, int round) {
   const bool is_warp = scope == Scope::kWarp;
   const int status = is_warp ? gshmemx_quiet_status_warp() : gshmemx_quiet_status_block();
@@ -29,7 +29,7 @@ GSHMEM_FN int by_name(Scope scope, int round) {
   return is_warp ? gshmemx_team_sync_warp(kWorld) : gshmemx_team_sync_block(kWorld);
 }
 
-/// `entered[0]` of a PE is the number of the barrier it is about to enter.
+/// `entered[0]` of a PE is the number of the barrier that it is about to enter.
 struct BarrierRounds {
   GSHMEM_FN void operator()(const LaunchContext& ctx, Log log, std::uint64_t* entered, int rounds,
                             Scope scope, Kind kind) const {
@@ -67,7 +67,7 @@ void test_rounds(Pe& pe, Kind kind) {
   }
 }
 
-/// Plain and nbi puts to the next PE, a barrier, then plain loads there.
+/// Makes plain and nbi puts to the next PE, a barrier, then plain loads there.
 struct CompletingBarrier {
   GSHMEM_FN void operator()(const LaunchContext& ctx, Log log, std::uint32_t* data, int rounds,
                             Scope scope) const {
@@ -95,8 +95,8 @@ struct CompletingBarrier {
   }
 };
 
-/// Two blocks of a PE make barriers in turn, the next one as soon as any thread has left. The first
-/// thread leaves late.
+/// Two blocks of a PE make barriers alternately, the next one as soon as any thread has left. The
+/// first thread leaves late.
 struct BarriersInTurn {
   GSHMEM_FN void operator()(const LaunchContext& ctx, Log log, std::uint64_t* entered,
                             std::uint64_t* turn, int rounds) const {

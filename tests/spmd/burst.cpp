@@ -1,5 +1,5 @@
-// Bursts: messages of a thread and of a warp arrive, whether they leave one by one or together, by
-// queues of their own, by shared ones and over mapped memory; a signal is behind all of them.
+// Bursts: messages of a thread and of a warp arrive, whether they are sent one by one or together,
+// by queues of their own, by shared ones and over mapped memory; a signal follows all of them.
 #include "tests/spmd/handles.h"
 
 using namespace gshmem;
@@ -7,14 +7,14 @@ using namespace gshmem::spmd;
 
 namespace {
 
-/// Every group sends a burst to each PE in turn, and tells by the burst's signal, or by a flag
-/// behind a quiet of the context.
+/// Every group sends a burst to each PE in turn, and announces it by the burst's signal, or by a
+/// flag after a quiet of the context.
 struct SendBursts {
   static constexpr int kSlots = 24;  ///< messages of a thread in a burst
-  static constexpr int kWords = 4;   ///< of a slot
+  static constexpr int kWords = 4;   ///< words of a slot
   enum Kind { kFromHeap, kFromStack, kElement, kKinds };
 
-  /// What each PE sends to this one, and what this one sends.
+  /// Words that each PE sends to this one, and that this one sends.
   static std::size_t words(int n, int handles, int width) {
     return static_cast<std::size_t>((n + 1) * handles * width * kSlots * kWords);
   }
@@ -23,7 +23,7 @@ struct SendBursts {
     const std::uint64_t kind = mix(round, static_cast<std::uint64_t>(slot)) % 12;
     return kind < kKinds ? static_cast<Kind>(kind) : kFromHeap;
   }
-  /// Words that the thread has for this slot: also none.
+  /// Returns the number of words that the thread has for this slot, which may be none.
   GSHMEM_FN static int length(int slot, int rank, std::uint64_t round) {
     if (kind(slot, round) == kElement) return 1;
     return static_cast<int>(
@@ -106,7 +106,7 @@ struct SendBursts {
   }
 };
 
-/// By one warp, or by a thread for each handle at the same time.
+/// Tests one warp, or a thread for each handle at the same time.
 void test_bursts(Pe& pe, const Handles& handles, bool warp) {
   const int users = warp ? 1 : handles.count, width = warp ? static_cast<int>(pe.warp()) : 1;
   SymmetricArray<std::uint64_t> data(SendBursts::words(pe.n(), users, width));
@@ -116,9 +116,8 @@ void test_bursts(Pe& pe, const Handles& handles, bool warp) {
   pe.barrier();
 }
 
-/// Bursts of a warp to the next PE, the one right behind the other: of what a source holds that is
-/// reused behind a quiet of every thread, and of values. The threads meet in nothing but the
-/// bursts.
+/// Bursts of a warp to the next PE, one directly after the other: from a source that is reused
+/// after a quiet of every thread, and of values. The threads synchronize only by the bursts.
 struct SendOneBehindTheOther {
   GSHMEM_FN void operator()(const LaunchContext& ctx, Log, gshmem_ctx_t handle, std::uint64_t* dest,
                             std::uint64_t* source, int rounds) const {

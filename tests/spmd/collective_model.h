@@ -1,5 +1,5 @@
-// What reductions and scans give, by a sequential model: the elements of each PE, and the results
-// of each member. Included by the tests of collectives.
+// The results of reductions and scans by a sequential model: the elements of each PE, and the
+// results of each member. Included by the tests of collectives.
 #pragma once
 
 #include "tests/spmd/spmd.h"
@@ -9,11 +9,12 @@
 
 namespace gshmem::spmd {
 
-/// What an element of PE `pe` is. Few and small values: of any type, exact in every order.
+/// Returns an element of PE `pe`. There are few and small values, which are exact for any type in
+/// every order.
 template <class T>
 GSHMEM_FN T value_of(double value) {
   if constexpr (std::is_same_v<T, gshmem_half_t> || std::is_same_v<T, gshmem_bfloat16_t>) {
-    // The upper half of a float is a bfloat16; of these values no half has more than 8 bits.
+    // The upper half of a float is a bfloat16; none of these values needs more than 8 bits.
     const float wide = static_cast<float>(value);
     std::uint32_t raw = 0;
     memcpy(&raw, &wide, sizeof raw);
@@ -36,7 +37,7 @@ GSHMEM_FN std::int64_t number_of(std::uint64_t seed, int pe, std::size_t i) {
   constexpr std::int64_t kValues[] = {1, 2, -1, -2};
   return kValues[mix(seed, static_cast<std::uint64_t>(pe) * 100'000 + i) % 4];
 }
-/// The operator on two results so far, as numbers; of integers modulo 2^64.
+/// Applies the operator to two results as numbers; for integers modulo 2^64.
 GSHMEM_FN std::int64_t combine(ReduceOp op, std::int64_t a, std::int64_t b) {
   const std::uint64_t x = static_cast<std::uint64_t>(a), y = static_cast<std::uint64_t>(b);
   switch (op) {
@@ -53,7 +54,7 @@ GSHMEM_FN std::int64_t combine(ReduceOp op, std::int64_t a, std::int64_t b) {
     case ReduceOp::kOr:
       return static_cast<std::int64_t>(x | y);
     case ReduceOp::kXor:
-    case ReduceOp::kMaxloc:  // of pairs
+    case ReduceOp::kMaxloc:  // for pairs
       break;
   }
   return static_cast<std::int64_t>(x ^ y);
@@ -69,7 +70,7 @@ GSHMEM_FN Two combine(ReduceOp op, Two a, Two b) {
 }
 template <class T>
 constexpr bool kIsTwo = device::kIsComplex<T> || std::is_same_v<T, gshmem_double2_t>;
-/// An element of T as a number, and back. Unsigned ones have no negative values.
+/// Converts an element of T to a number, and back. Unsigned types have no negative values.
 template <class T>
 GSHMEM_FN auto number_in(std::uint64_t seed, int pe, std::size_t i) {
   const std::int64_t number = number_of(seed, pe, i);
@@ -104,7 +105,7 @@ GSHMEM_FN bool is_same(T a, T b) {
   }
 }
 
-/// What is made of the members' elements.
+/// The result that is computed from the members' elements.
 enum class Way { kReduce, kReducescatter, kInscan, kExscan };
 inline constexpr Way kWays[] = {Way::kReduce, Way::kReducescatter, Way::kInscan, Way::kExscan};
 
@@ -113,8 +114,8 @@ struct World {
   GSHMEM_FN int operator()(int member) const { return member; }
 };
 
-/// Element i of the result of member `me` of `n`, which are the PEs `pe_of(0)`, ...; `count` of
-/// them.
+/// Returns element i of the result of member `me` of `n`, which are the PEs `pe_of(0)`, ...; there
+/// are `count` elements.
 template <class T, class PeOf>
 GSHMEM_FN T result_of(Way way, ReduceOp op, std::uint64_t seed, int me, int n, std::size_t count,
                       std::size_t i, const PeOf& pe_of) {

@@ -1,5 +1,5 @@
-// Collectives against a sequential model: every one, in every scope, of teams of every shape, with
-// random counts, one after the other with nothing between. Threads come late.
+// Collectives against a sequential model: every one, in every scope, on teams of every shape, with
+// random counts, one directly after the other. Some threads come late.
 #include "tests/spmd/collective_model.h"
 #include "tests/spmd/late.h"
 #include "tests/spmd/teams.h"
@@ -16,8 +16,8 @@ constexpr Move kMoves[] = {Move::kAlltoall, Move::kAlltoalls, Move::kBroadcast, 
                            Move::kCollect};
 GSHMEM_FN bool has_parts(Move move) { return move == Move::kAlltoall || move == Move::kAlltoalls; }
 
-/// Bytes that one member gives to one other at most, and room for all members' of two rounds: a
-/// member that has entered a round is through with the one before.
+/// The bytes that one member sends to another at most, and memory for all members' data of two
+/// rounds: a member that has entered a round has finished the one before.
 struct MoveMemory {
   std::uint8_t *source, *dest;
   std::size_t most, members;
@@ -26,20 +26,20 @@ struct MoveMemory {
   }
 };
 
-/// What round `round` moves.
+/// The data of round `round`.
 struct MoveRound {
   std::uint64_t seed;
   int round;
   GSHMEM_FN std::uint64_t random(std::uint64_t what) const {
     return mix(seed, static_cast<std::uint64_t>(round) * 8 + what);
   }
-  /// Of member `member`: now and then none, and few more often than many.
+  /// Returns the bytes of member `member`: sometimes none, and more often few than many.
   GSHMEM_FN std::size_t bytes(Move move, int member, std::size_t most) const {
     const std::uint64_t r =
         move == Move::kCollect ? mix(random(0), static_cast<std::uint64_t>(member)) : random(0);
     return r % 7 == 0 ? 0 : r % 3 == 0 && move != Move::kAlltoalls ? r / 8 % most : r / 8 % 40;
   }
-  /// Between elements of `dest` and of `source`.
+  /// Returns the stride between elements of `dest` and of `source`.
   GSHMEM_FN std::size_t stride(Move move, std::uint64_t of) const {
     return move == Move::kAlltoalls ? 1 + random(3 + of) % 3 : 1;
   }
@@ -50,7 +50,7 @@ struct MoveRound {
 
 constexpr std::uint8_t kUntouched = 0xee;
 
-/// `rounds` of them, which write their sources and look at what has come between each other.
+/// Runs `rounds` rounds, which write their sources and check the data that has arrived.
 struct MoveRounds {
   template <class Group>
   GSHMEM_FN static int make(const LaunchContext& ctx, Group group, Move move, gshmem_team_t team,
@@ -86,7 +86,7 @@ struct MoveRounds {
       memory.source[i * sst] = now.byte(ctx.my_pe(), i);
     }
     std::uint8_t* const dest = memory.dest_of(round);
-    if (move == Move::kAlltoalls) {  // nobody writes to the next one before all are here
+    if (move == Move::kAlltoalls) {  // no PE writes for the next one before all are here
       for (std::size_t i = rank; i < memory.most * parts; i += width) {
         memory.dest_of(round + 1)[i] = kUntouched;
       }
@@ -111,7 +111,7 @@ struct MoveRounds {
       }
       at += theirs;
     }
-    group.sync();  // a thread's source may be another thread's to look at
+    group.sync();  // another thread may check a thread's source
   }
   GSHMEM_FN void operator()(const LaunchContext& ctx, Log log, MoveMemory memory, Move move,
                             Scope scope, gshmem_team_t team, int rounds, std::uint64_t seed) const {
@@ -123,9 +123,9 @@ struct MoveRounds {
   }
 };
 
-/// Elements of each array; the longest call, and a shift that 16 bytes do not divide.
+/// The elements of each array, which are the longest call, and a shift that 16 bytes do not divide.
 constexpr std::size_t kElements = 700;
-/// Of a call, at most: over the network those of 16 bytes are a round trip each.
+/// The longest call: over the network each element of 16 bytes is a round trip.
 template <class T>
 constexpr std::size_t kLongest = sizeof(T) < 16 ? kElements - 3 : 150;
 
@@ -155,7 +155,7 @@ struct ReduceRounds {
         const std::size_t count = seed % 5 == 0   ? 0
                                   : seed % 3 == 0 ? seed / 7 % (kLongest<T> / parts)
                                                   : seed / 7 % 20;
-        // By turns, so that members may still look at the last result.
+        // The arrays alternate, since members may still check the last result.
         T* const source = reinterpret_cast<T*>(memory) + shift +
                           static_cast<std::size_t>(round % 2) * 2 * kElements;
         T* const own =

@@ -1,5 +1,5 @@
-// Contexts: data, order and atomics by each of them, whatever its options; one thread per private
-// context, all at the same time; how they come and go.
+// Contexts: data, order and atomics on each of them, whatever its options; one thread per private
+// context, all at the same time; creation and destruction.
 #include "tests/spmd/handles.h"
 
 using namespace gshmem;
@@ -26,7 +26,7 @@ SPMD_TEST(contexts_of_all_options_move_data) {
   for (const long options : kOptions) {
     OwnedContexts contexts(pe, kContexts, options, Queues::kOwn);
     test_moves(pe, contexts.list(), 1, 20);
-    // Only where the program promises to use it by one thread at a time it need not be shared.
+    // Only if the program promises to use it by one thread at a time, its queue need not be shared.
     if (pe.on_gpu() || !pe.on_network()) continue;
     const abi::ContextEntry* const entries = gshmemi_ambient()->state->contexts;
     const auto handle = static_cast<std::uint32_t>(contexts.list().handle[0]);
@@ -169,7 +169,7 @@ SPMD_TEST(destroying_a_context_completes_what_went_by_it) {
     for (const std::size_t at : {std::size_t{0}, kWords - 1})
       gshmem_uint64_p(words.data() + at, value(pe.me(), round), pe.me());
     pe.barrier();
-    OwnedQueues(pe, 1);  // its queue is the context's
+    OwnedQueues(pe, 1);  // the context uses its queue
     gshmem_ctx_t ctx = GSHMEM_CTX_INVALID;
     SPMD_EQ(pe, gshmem_ctx_create(0, &ctx), 0);
     gshmem_ctx_uint64_get_nbi(ctx, landing, words.data(), kWords, pe.next());

@@ -1,5 +1,5 @@
-// Calls on streams beside what only GPUs have: graphs that are captured once and launched again and
-// again, kernels that have not ended yet, captures of other threads.
+// Calls on streams with features that only GPUs have: graphs that are captured once and launched
+// repeatedly, kernels that are still running, captures of other threads.
 #include "tests/spmd/stream.h"
 #include "tests/spmd/teams.h"
 
@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::size_t kWords = 700;
 
-/// Symmetric memory of a graph. The round is kept by the graph itself: a launch of it is one.
+/// The symmetric memory of a graph. The graph itself counts the rounds: each launch is one.
 struct Place {
   std::uint64_t *round, *source, *dest, *signal, *got;
 };
@@ -46,7 +46,7 @@ struct CheckRound {
 
 void require(cudaError_t error, const char* call) { detail::check_cuda(error, call); }
 
-/// All kinds of calls, in an order that leaves every word as it was before.
+/// Queues all kinds of calls, in an order that restores every word.
 void leave_round(Pe& pe, const Stream& stream, const Place& place, gshmem_team_t team) {
   const gshmemx_stream_t s = stream.get();
   stream.run(pe, NextRound{}, place);
@@ -61,9 +61,9 @@ void leave_round(Pe& pe, const Stream& stream, const Place& place, gshmem_team_t
   gshmemx_barrier_all_on_stream(s);
 }
 
-/// Symmetric memory of a graph of collectives among a team of all PEs in the opposite order.
+/// The symmetric memory of a graph of collectives on a team of all PEs in reverse order.
 struct Places {
-  std::size_t part;  ///< words of one member for another one
+  std::size_t part;  ///< words that one member sends to another
   std::uint64_t *round, *flags, *source, *exchanged, *gathered, *sum, *given, *spread, *later;
   static std::size_t words(std::size_t n, std::size_t part) { return 1 + n + (3 * n + 5) * part; }
   Places(std::uint64_t* first, std::size_t n, std::size_t words_of_part)
@@ -133,11 +133,11 @@ void leave_collectives(Pe& pe, const Stream& stream, const Places& at, gshmem_te
 
 class Graph {
  public:
-  /// What `leave` leaves in the stream.
+  /// Captures the calls that `leave` queues in the stream.
   template <class Leave>
   Graph(const Stream& stream, const Leave& leave) {
     const detail::GpuScope scope;
-    // Of this thread alone: other PEs of the process are on their way.
+    // The capture is limited to this thread: other PEs of the process run at the same time.
     require(cudaStreamBeginCapture(stream.get(), cudaStreamCaptureModeThreadLocal),
             "cudaStreamBeginCapture");
     leave();
@@ -200,7 +200,7 @@ SPMD_TEST(a_graph_of_collectives_on_a_stream_can_be_launched_again_between_other
   const auto n = static_cast<std::size_t>(pe.n());
   const OwnTeam team = split(pe, GSHMEM_TEAM_WORLD, pe.n() - 1, -1, pe.n());
   const Stream stream(pe);
-  // By packets, and by many blocks.
+  // The sizes use packets, and many blocks.
   for (const std::size_t part : {37ul, 20'000ul}) {
     if (pe.on_network() && part > 37) continue;
     SymmetricArray<std::uint64_t> memory(Places::words(n, part));
@@ -232,7 +232,7 @@ SPMD_TEST(calls_on_a_stream_return_before_its_kernel_has_ended) {
     gshmemx_barrier_all_on_stream(s);
     gshmemx_getmem_on_stream(got, source, kWords * 8, pe.previous(), s);
     gshmemx_barrier_all_on_stream(s);
-    SPMD_CHECK(pe, gshmem_uint64_g(signal, pe.me()) < round);  // nothing of it has been made
+    SPMD_CHECK(pe, gshmem_uint64_g(signal, pe.me()) < round);  // nothing of it has been executed
     pe.barrier();
     gshmem_uint64_p(gate, round, pe.me());
     stream.finish();
@@ -252,7 +252,7 @@ SPMD_TEST(streams_do_not_wait_for_each_other) {
   std::uint64_t* const dest = source + kWords;
   const OwnTeam team = split(pe, GSHMEM_TEAM_WORLD, 0, 1, pe.n());
   const Stream slow(pe), fast(pe);
-  // The first stream is behind a kernel that ends after what the second one does.
+  // The first stream waits for a kernel that ends after the work of the second.
   slow.run(pe, AwaitGate{}, gate, source, std::uint64_t{1});
   gshmemx_uint64_put_on_stream(dest, source, kWords, pe.next(), slow.get());
   gshmemx_barrier_all_on_stream(slow.get());
@@ -301,7 +301,7 @@ SPMD_TEST(calls_on_a_stream_leave_the_capture_of_another_thread_alone) {
 
 #else
 
-// Without CUDA there is nothing to compile them with.
+// Without CUDA they cannot be compiled.
 #define GSHMEM_NO_STREAMS(NAME) \
   SPMD_TEST(NAME) { pe.skip(kNoStreams); }
 GSHMEM_NO_STREAMS(a_graph_of_calls_on_a_stream_can_be_launched_a_hundred_times)

@@ -1,7 +1,7 @@
-// Every group operation of the C API meets at both ends, as groups.cpp has it: fixed sizes and mem,
-// and all types, and those on handles, where the host's compiler makes the bodies. In one kernel
-// they are too many for nvcc 13.0 (--Ofast-compile=min ends with a segmentation fault); what a type
-// adds is its size.
+// Every group operation of the C API synchronizes at both ends, as groups.cpp tests it: fixed sizes
+// and mem, and all types, and those on handles, if the host's compiler compiles the bodies. In one
+// kernel they are too many for nvcc 13.0 (--Ofast-compile=min ends with a segmentation fault);
+// types differ only in their size.
 #include "tests/spmd/groups.h"
 #include "tests/spmd/handles.h"
 

@@ -1,7 +1,7 @@
-// Group operations meet: what any thread of the group has written before the call is what is
-// transferred, what any thread has read before it is left alone until then, and what the call has
-// issued is what any thread's quiet completes afterwards. Nothing else synchronizes the groups
-// here, and threads come late.
+// Group operations synchronize: data that any thread of the group has written before the call is
+// transferred, data that any thread has read before is not overwritten until then, and any thread's
+// quiet afterwards completes the call. Nothing else synchronizes the groups here, and some threads
+// come late.
 #include "tests/spmd/groups.h"
 
 #include "tests/spmd/handles.h"
@@ -14,7 +14,8 @@ namespace {
 using Size = std::uint32_t;
 constexpr std::size_t kCount = GroupSteps::kBytes / sizeof(Size);
 
-/// One operation of the C++ API. Out of line: else nvcc 13.0 with --Ofast-compile=min crashes.
+/// Makes one operation of the C++ API. It is out of line: otherwise nvcc 13.0 with
+/// --Ofast-compile=min crashes.
 template <class Group>
 GSHMEM_OUTLINE void call(const Context& by, Group group, GroupOp op, const GroupSteps& steps) {
   Size* target = reinterpret_cast<Size*>(steps.target());
@@ -44,7 +45,8 @@ GSHMEM_OUTLINE void call(const Context& by, Group group, GroupOp op, const Group
   }
 }
 
-/// Every operation, by groups of which each thread is late once, and once between the meetings.
+/// Makes every operation, by groups of which each thread is late once, and once between the
+/// synchronizations.
 struct CallEach {
   static constexpr int kOps = 8;
   static constexpr int kSteps = kOps * 2 * GroupSteps::kWays;

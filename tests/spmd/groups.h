@@ -1,5 +1,5 @@
-// What tests of group operations share: memory and checks of single calls, each on a target of its
-// own, between which nothing but the call itself synchronizes the group. Included by groups.cpp and
+// The common code of tests of group operations: memory and checks of single calls, each on a target
+// of its own, between which only the call itself synchronizes the group. Included by groups.cpp and
 // group_calls.cpp.
 #pragma once
 
@@ -15,23 +15,23 @@ GSHMEM_FN bool is_strided(GroupOp op) { return op == GroupOp::kIput || op == Gro
 GSHMEM_FN bool has_signal(GroupOp op) {
   return op == GroupOp::kPutSignal || op == GroupOp::kPutSignalNbi;
 }
-/// The source may be reused on return.
+/// May the source be reused on return?
 GSHMEM_FN bool frees_source(GroupOp op) {
   return op == GroupOp::kPut || op == GroupOp::kPutSignal || op == GroupOp::kIput;
 }
 
-/// A thread's view of the calls of its group, one after the other. `begin`, the call, `end`.
+/// A thread's view of the calls of its group, one after the other: `begin`, the call, `end`.
 struct GroupSteps {
-  static constexpr std::size_t kBytes = 4096;  ///< of a call: a piece for each thread
+  static constexpr std::size_t kBytes = 4096;  ///< bytes of a call, with a part for each thread
   static constexpr std::ptrdiff_t kStride = 2;
   static constexpr std::uint8_t kOld = 0xee;
-  static constexpr int kWays = 6;  ///< who is late, and who completes
+  static constexpr int kWays = 6;  ///< which thread is late, and which completes
 
-  std::uint8_t* source;   ///< of puts, written before each
-  std::uint8_t* fixed;    ///< of gets
-  std::uint8_t* targets;  ///< of all calls, kOld
+  std::uint8_t* source;   ///< source of puts, written before each
+  std::uint8_t* fixed;    ///< source of gets
+  std::uint8_t* targets;  ///< targets of all calls, filled with kOld
   std::uint64_t* signals;
-  std::uint64_t* flag;  ///< number of the last put that the PE before this one has completed
+  std::uint64_t* flag;  ///< number of the last put that the previous PE has completed
   std::uint64_t seed;
   int me, next, previous, width;
   std::size_t step = 0;
@@ -39,19 +39,20 @@ struct GroupSteps {
   GSHMEM_FN std::uint8_t* target() const { return targets + step * kBytes; }
   GSHMEM_FN std::uint64_t* signal() const { return signals + step; }
   GSHMEM_FN std::uint64_t number() const { return step + 1; }
-  /// Few, for each may be a message.
+  /// There are few elements, since each may be a message.
   GSHMEM_FN std::size_t strided_count() const { return static_cast<std::size_t>(width + 1); }
   GSHMEM_FN std::uint8_t byte(int pe, std::uint64_t what, std::size_t i) const {
     return pattern(mix(seed, what * 64 + static_cast<std::uint64_t>(pe)), i);
   }
 
-  /// The thread that completes: the first and the last in turn.
+  /// Is it the thread that completes? The first and the last alternate.
   template <class Group>
   GSHMEM_FN bool completes(const Group& group) const {
     return group.thread_rank() == (step / 3 % 2 == 0 ? 0 : group.size() - 1);
   }
 
-  /// Calls `work(i)` for the bytes of the calling thread's elements. Not those that it copies.
+  /// Calls `work(i)` for the bytes of the calling thread's elements, which are not those that it
+  /// copies.
   template <class Group, class Work>
   GSHMEM_FN void each_byte(const Group& group, GroupOp op, std::size_t size,
                            const Work& work) const {
@@ -64,7 +65,8 @@ struct GroupSteps {
     }
   }
 
-  /// Writes the calling thread's part of the source; reads it of what will be overwritten.
+  /// Writes the calling thread's part of the source, and reads its part of the data that will be
+  /// overwritten.
   template <class Group>
   GSHMEM_FN void begin(Log log, const Group& group, GroupOp op, std::size_t size) const {
     if (is_late(group, step)) come_late();
@@ -76,7 +78,7 @@ struct GroupSteps {
       }
     });
   }
-  /// Data is where it should be: behind its signal, or behind what one thread tells.
+  /// Checks that the data has arrived: after its signal, or after the flag of one thread.
   template <class Group>
   GSHMEM_FN void end(const Context& by, Log log, const Group& group, GroupOp op, std::size_t size) {
     if (is_get(op)) {
@@ -118,7 +120,7 @@ struct GroupSteps {
   }
 };
 
-// Out of line, because kernels have hundreds of steps.
+// It is out of line, because kernels have hundreds of steps.
 template <class Group>
 GSHMEM_OUTLINE void begin_step(const GroupSteps& steps, Log log, const Group& group, GroupOp op,
                                std::size_t size) {

@@ -1,6 +1,6 @@
-// Every function on a context or queue handle that exists for each type, by the name it has in the
-// C API, called by a host thread: that each does what its name says, with the argument that is the
-// handle in its place.
+// Every function on a context or queue handle that exists for each type, by its name in the C API,
+// called by a host thread: each does what its name says, and takes the handle as the right
+// argument.
 #include "tests/spmd/handles.h"
 
 #include <cstring>
@@ -17,8 +17,8 @@ T element(std::uint64_t i) {
   return value;
 }
 
-// The C API of contexts for each type, on four elements that only this PE writes: what a context
-// puts, it reads back.
+// Tests the C API of contexts for each type, on four elements that only this PE writes: it reads
+// back what a context has put.
 #define CTX_RMA(NAME, T)                                                                           \
   T* there = static_cast<T*>(memory);                                                              \
   T source[4], back[4];                                                                            \
@@ -102,7 +102,7 @@ T element(std::uint64_t i) {
   SPMD_EQ(pe, back[1], 6, row);                                                   \
   SPMD_EQ(pe, back[2], 4, row);
 
-/// All on the memory of PE `to`, which no other PE writes.
+/// All calls use the memory of PE `to`, which no other PE writes.
 void every_type_by_context(Pe& pe, gshmem_ctx_t ctx, void* memory, std::uint64_t* signal, int to) {
   std::uint64_t row = 0;
 #define GSHMEM_TYPE(NAME, T, AMO, WAIT, REDUCE) \
@@ -150,7 +150,7 @@ void every_type_by_queue(Pe& pe, gshmemx_qp_handle_t qp, void* memory, std::uint
   gshmemx_qp_quiet(to, &qp, 1);
 }
 
-/// What the signals of 25 types add up to.
+/// The sum of the signals of 25 types.
 constexpr std::uint64_t kSignals = 25 * (2 + 3);
 
 }  // namespace

@@ -5,11 +5,12 @@ using namespace gshmem::spmd;
 
 namespace {
 
-/// Every handle moves data to all PEs in turn, by every kind of put, tells by a flag behind its own
-/// quiet or fence, and reads back what it wrote. Threads of the launch share the handles out.
+/// Every handle transfers data to all PEs in turn, by every kind of put, announces it by a flag
+/// after its own quiet or fence, and reads back what it wrote. The threads of the launch divide the
+/// handles between them.
 struct MoveByHandles {
   static constexpr int kWords = 20;
-  /// Per handle: what each PE sends, what this one sends and what it has read back.
+  /// Words per handle: those that each PE sends, that this one sends, and that it has read back.
   static std::size_t words(int n, int handles) {
     return static_cast<std::size_t>((n + 2) * kWords * handles);
   }
@@ -63,7 +64,7 @@ struct MoveByHandles {
       for (int i = 0; i < kWords; ++i) {
         SPMD_EQ(log, data[from * kWords + i], value(round, k, from, i), now);
       }
-      by.quiet();  // the source of an nbi put, and what is read back
+      by.quiet();  // for the source of an nbi put, and for the data read back
       read_back(by, kind, back, data + me * kWords, to);
       for (int i = 0; i < kWords; ++i) SPMD_EQ(log, back[i], source[i], now);
       by.p(acks + me, now, from);
@@ -83,8 +84,8 @@ struct MoveByHandles {
   }
 };
 
-/// Every old value of the counter comes to one thread, and the other atomics leave what they
-/// should.
+/// Every old value of the counter is returned to one thread, and the other atomics store the
+/// expected values.
 struct CountByHandles {
   GSHMEM_FN void operator()(const LaunchContext& ctx, Log log, Handles handles,
                             std::uint32_t* counter, std::uint32_t* seen, std::uint64_t* bits,
@@ -110,7 +111,7 @@ struct CountByHandles {
   }
 };
 
-/// Who sees the signal sees the payload, of an nbi put, too.
+/// A thread that sees the signal sees the payload, also of an nbi put.
 struct SignalByHandles {
   static constexpr int kWords = 33;
 
@@ -175,7 +176,7 @@ struct PostToOwnQueues {
       }
       const Context by = ctx.on(handles.handle[k]);
       by.p(words + k, static_cast<std::uint64_t>(k + 1), pe);
-      by.quiet();  // which posts a READ where PEs use several NICs
+      by.quiet();  // it posts a READ if PEs use several NICs
       const unsigned own = by.state().nic.flags & abi::kNicFlush ? 2 : 1;
       for (int j = 0; j < handles.count; ++j) {
         const std::uint64_t after = posted(ctx.on(handles.handle[j]).state(), pe);
@@ -190,7 +191,7 @@ struct PostToOwnQueues {
   }
 };
 
-/// Numbers of the queues to PE `pe`.
+/// Returns the numbers of the queues to PE `pe`.
 struct NumbersOf {
   GSHMEM_FN void operator()(const LaunchContext& ctx, Log, Handles handles, std::uint32_t* numbers,
                             int pe) const {

@@ -1,6 +1,6 @@
-// What tests of contexts and of queue handles share: each body works by the handles it is given,
-// one per thread or group, so that the same checks run on contexts of any kind, on handles, and on
-// the default. Bodies are in handles.cpp.
+// The common code of tests of contexts and of queue handles: each body uses the handles that it is
+// given, one per thread or group. So the same checks run on contexts of any kind, on handles, and
+// on the default. Bodies are in handles.cpp.
 #pragma once
 
 #include "tests/spmd/spmd.h"
@@ -37,8 +37,8 @@ class OwnedQueues {
   Handles handles_;
 };
 
-/// Contexts for as long as the object lives, all with `options`. Collective when they are to have
-/// queues of their own: those of handles that are gone.
+/// Contexts for as long as the object lives, all with `options`. Collective if they are to have
+/// queues of their own, which are those of destroyed handles.
 class OwnedContexts {
  public:
   enum class Queues { kOwn, kAsTheyCome };
@@ -60,21 +60,22 @@ class OwnedContexts {
   Handles handles_;
 };
 
-/// As Pe::rounds, but enough for every kind of transfer where one is the rule.
+/// As Pe::rounds, but enough for every kind of transfer.
 inline int rounds_of(const Pe& pe, int count) { return std::max(pe.rounds(count), 4); }
 
-/// Every handle moves data to all PEs in turn, by every kind of put, tells by a flag behind its own
-/// quiet or fence, and reads back what it wrote; `threads` threads share the handles out.
+/// Every handle transfers data to all PEs in turn, by every kind of put, announces it by a flag
+/// after its own quiet or fence, and reads back what it wrote; `threads` threads divide the handles
+/// between them.
 void test_moves(Pe& pe, const Handles& handles, unsigned threads, int rounds);
-/// Fetching and other atomics of every handle, on words of PE 0 and of the PE itself.
+/// Makes fetching and other atomics on every handle, on words of PE 0 and of the PE itself.
 void test_counts(Pe& pe, const Handles& handles, unsigned threads);
-/// Every group puts with a signal by its handle, to all PEs in turn.
+/// Every group puts with a signal on its handle, to all PEs in turn.
 void test_signals(Pe& pe, const Handles& handles, Scope scope);
-/// What is posted by a handle is in its queues and in no other's, and complete behind its quiet.
-/// Only where the next PE is reached by queues.
+/// Operations on a handle are in its queues and in no others, and complete after its quiet. Only if
+/// the next PE is reached by queues.
 void test_own_queues(Pe& pe, const Handles& handles);
-/// Numbers of the queues to the next PE, ascending; none where it is not reached by queues.
-/// Collective, as all of these.
+/// Returns the numbers of the queues to the next PE, ascending; none if it is not reached by
+/// queues. Collective, as all of these.
 [[nodiscard]] std::vector<std::uint32_t> queue_numbers(Pe& pe, const Handles& handles);
 
 }  // namespace gshmem::spmd

@@ -37,7 +37,7 @@ SPMD_TEST(queries_say_who_and_what_we_are) {
                      state == GSHMEMX_INIT_STATUS_FULL_MPG);
   gshmemx_fault_t fault{};
   SPMD_EQ(pe, gshmemx_last_fault(&fault), static_cast<int>(GSHMEMX_SUCCESS));
-  SPMD_EQ(pe, fault.pe, -1);  // of nobody
+  SPMD_EQ(pe, fault.pe, -1);  // names no PE
   for (int status = 0; status <= GSHMEMX_ERROR_NIC; ++status) {
     SPMD_CHECK(pe, gshmemx_status_string(status) && *gshmemx_status_string(status));
   }
@@ -72,7 +72,7 @@ SPMD_TEST(wait_until_by_host_thread_sees_every_pe) {
 
 namespace {
 
-/// Work of one further host thread of a PE.
+/// The work of one further host thread of a PE.
 void work(Pe& pe, std::uint64_t* counter, std::uint8_t* data, int thread, int rounds) {
   SPMD_EQ(pe, gshmem_my_pe(), pe.me());
   for (int i = 0; i < rounds; ++i) {
@@ -109,7 +109,7 @@ SPMD_TEST(several_host_threads_of_one_pe_work_at_the_same_time) {
           static_cast<std::uint64_t>(kThreads * rounds));
 }
 
-// Threads of a PE come to their teams in another order than those of its neighbour.
+// Threads of a PE call their teams in another order than those of its neighbour.
 SPMD_TEST(host_threads_of_a_pe_reduce_over_distinct_teams_at_the_same_time) {
   if (streams_hold_each_other_up(pe)) return;
   constexpr int kTeams = 4, kMost = 50;
@@ -149,7 +149,7 @@ SPMD_TEST(host_threads_of_a_pe_reduce_over_distinct_teams_at_the_same_time) {
 }
 
 SPMD_TEST(memory_outside_of_the_heap_of_any_size_moves_by_host_thread) {
-  // The last is more than a queue holds of it at a time.
+  // The last is more than a queue holds at a time.
   constexpr std::size_t kSizes[] = {1, 219, 220, 221, 4099, (256u << 10) + 13};
   SymmetricArray<std::uint8_t> data(kSizes[5]);
   for (const std::size_t size : kSizes) {
@@ -184,7 +184,7 @@ SPMD_TEST(registered_buffers_move_as_others_do) {
   gshmemx_buffer_unregister_all();
   SPMD_EQ(pe, gshmemx_buffer_register(bytes.data() + 10, 300), 0);
   gshmemx_buffer_unregister_all();
-  // One byte is a buffer, and so is what goes to the end of all addresses.
+  // One byte is a valid buffer, and so is one that ends at the last address.
   SPMD_EQ(pe, gshmemx_buffer_register(bytes.data(), 1), 0);
   SPMD_EQ(pe, gshmemx_buffer_register(reinterpret_cast<void*>(UINTPTR_MAX - 64), 64), 0);
   SPMD_CHECK(pe, gshmemx_buffer_register(reinterpret_cast<void*>(UINTPTR_MAX - 9), 10) != 0);

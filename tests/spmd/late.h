@@ -1,18 +1,18 @@
-// Threads of a group that come late: into a call, or out of its meetings.
+// Threads of a group that are late: when they enter a call, or when they leave a synchronization.
 #pragma once
 
 #include "tests/spmd/spmd.h"
 
 namespace gshmem::spmd {
 
-/// Long enough for the other threads to be through.
+/// It is long enough for the other threads to finish.
 GSHMEM_FN void come_late() {
   constexpr std::uint64_t kNs = 50'000;
   const std::uint64_t start = device::now_ns();
   for (unsigned polls = 1; device::now_ns() - start < kNs; ++polls) device::pause(polls);
 }
 
-/// Threads take turns at being late, by threes: the first, the last, all but the first.
+/// Threads are late in turn, in a cycle of three: the first, the last, all but the first.
 template <class Group>
 GSHMEM_FN bool is_late(const Group& group, std::uint64_t step) {
   const int rank = group.thread_rank();
@@ -21,8 +21,8 @@ GSHMEM_FN bool is_late(const Group& group, std::uint64_t step) {
   return rank != 0;
 }
 
-/// A group whose late thread comes late out of its meetings: what it does between those at both
-/// ends of an operation, it does when the others are through.
+/// A group whose late thread leaves synchronizations late: its work between those at both ends of
+/// an operation is done when the others have finished.
 template <class Base>
 struct Dawdling : Base {
   bool late;

@@ -1,4 +1,4 @@
-// Launches: whose GPU they are on, and which are refused.
+// Launches: which GPU they use, and which are refused.
 #include "tests/spmd/spmd.h"
 
 #include <cstring>
@@ -18,7 +18,7 @@ struct PeOfKernel {
 #if defined(__CUDACC__)
 __global__ void do_nothing() {}
 
-/// A collective launch of that block is an error on all PEs, which says `text`.
+/// A collective launch of that block is an error on all PEs, with `text`.
 void refused(Pe& pe, const void* func, dim3 block, const char* text) {
   collective_launch::Outcome outcome;
   (void)collective_launch::largest_grid(&outcome, func, block, 0);

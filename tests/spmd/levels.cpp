@@ -1,5 +1,6 @@
-// Long collectives of PEs on several hosts, as many on each: what a PE's queues carry, by their
-// entries. Bytes cross the network once for a host, in equal parts by the NICs of its PEs.
+// Long collectives of PEs on several hosts with the same number on each: the data that a PE's
+// queues carry, by their entries. Bytes cross the network once per host, in equal parts by the NICs
+// of its PEs.
 #include "tests/spmd/teams.h"
 #include "transport/nic/decode.h"
 
@@ -13,7 +14,7 @@ using namespace gshmem::spmd;
 
 namespace {
 
-/// The PEs of the job: `inner` on each of `hosts`, one after the other.
+/// The PEs of the job: `inner` on each of `hosts`, consecutively.
 struct Hosts {
   int inner, hosts;
   explicit Hosts(const Pe& pe) : inner(0), hosts(0) {
@@ -25,18 +26,19 @@ struct Hosts {
   }
 };
 
-/// Entries that were published to queue `i`.
+/// Returns how many entries were published to queue `i`.
 std::uint64_t published(const abi::NicView& nic, std::uint32_t i) {
   return device::PublishedWord::end(device::load_acquire(&nic.cursors[i].ready));
 }
 
-/// Bytes that the PE's entries from now on put and get. No queue may go round by then.
+/// Counts the bytes that the PE's entries put and get from now on. No queue may wrap around in that
+/// time.
 class Traffic {
  public:
   explicit Traffic(const abi::NicView& nic) : nic_(nic) {
     for (std::uint32_t i = 0; i < nic.count; ++i) before_.push_back(published(nic, i));
   }
-  /// -1: a queue has gone round, or has what is no entry.
+  /// Returns -1 if a queue has wrapped around, or contains an invalid entry.
   [[nodiscard]] long bytes() const {
     long sum = 0;
     for (std::uint32_t i = 0; i < nic_.count; ++i) {
@@ -44,7 +46,7 @@ class Traffic {
       const std::uint64_t end = published(nic_, i);
       if (end - before_[i] > depth) return -1;
       for (std::uint64_t at = before_[i]; at < end;) {
-        // An entry's WQE may go on at the front.
+        // An entry's WQE may continue at the front.
         std::vector<std::uint8_t> wqe;
         for (std::uint64_t k = 0; k < nic::kMaxWqeBytes / nic::kEntryBytes + 1; ++k) {
           const auto* entry = reinterpret_cast<const std::uint8_t*>(nic_.queues[i].entries) +
@@ -68,7 +70,7 @@ class Traffic {
 
 constexpr std::size_t kWords = 3 << 16;  ///< a multiple of 4 words for each of up to 12 members
 constexpr long kBytes = kWords * sizeof(std::uint32_t);
-constexpr long kFlags = 2048;  ///< of syncs, at most
+constexpr long kFlags = 2048;  ///< bytes of syncs, at most
 
 std::uint32_t word_of(int pe, std::size_t i) {
   return static_cast<std::uint32_t>(mix(static_cast<std::uint64_t>(pe), i));

@@ -12,7 +12,8 @@ namespace {
 
 constexpr std::uint64_t kMiB = 1 << 20;
 
-/// Joins with heaps of several sizes, one after the other; each is as large as asked and clean.
+/// Joins with heaps of several sizes, one after the other; each has the requested size and is
+/// clean.
 void job_can_be_joined_again_with_another_heap(const Session& session,
                                                std::vector<std::string>& failures) {
   int me = -1;
@@ -32,14 +33,14 @@ void job_can_be_joined_again_with_another_heap(const Session& session,
     LIFE_CHECK(gshmem_uint64_g(word, me) == size + static_cast<std::uint64_t>(previous));
     gshmem_barrier_all();
     gshmem_free(all);
-    // A GPU heap is rounded up; by less than this.
+    // A GPU heap is rounded up by less than this.
     LIFE_CHECK(gshmem_malloc(size + 4 * kMiB) == nullptr);
   }
   LIFE_CHECK(gshmemx_init_status() == GSHMEMX_INIT_STATUS_NOT_INITIALIZED);
   LIFE_CHECK(gshmemx_pe_handle() == nullptr);
 }
 
-/// Barriers and a leak: finalize gives back what the program forgot.
+/// Barriers and a leak: finalize frees the program's remaining allocations.
 void finalize_frees_what_is_left(const Session& session, std::vector<std::string>& failures) {
   for (int i = 0; i < 2; ++i) {
     const auto runtime = session.join(8 * kMiB);

@@ -11,7 +11,7 @@ namespace {
 constexpr std::size_t kLocks = 3;  // on different PEs
 constexpr std::size_t kWords = 8;
 
-/// Words of PE 0 that only the lock protects.
+/// Increments words of PE 0 that only the lock protects.
 GSHMEM_FN void count_up(std::uint64_t* words, std::uint64_t (&mine)[kWords]) {
   gshmem_uint64_get(mine, words, kWords, 0);
   for (std::uint64_t& word : mine) ++word;

@@ -1,7 +1,7 @@
-// What tests of tests/spmd use inside kernels: the log that takes failures there, patterns and
-// random numbers. Included by spmd.h and by functors of every test; GPU and CPU code. Invariant:
-// the log lies in the PE's own symmetric heap, so that a kernel can write and the host can read it
-// in both modes.
+// The code that tests of tests/spmd use inside kernels: the log that collects failures there,
+// patterns and random numbers. Included by spmd.h and by functors of every test; it is GPU and CPU
+// code. Invariant: the log is in the PE's own symmetric heap, so that a kernel can write and the
+// host can read it in both modes.
 #pragma once
 
 #include <gshmem/gshmem.hpp>
@@ -14,7 +14,7 @@ GSHMEM_FN std::uint64_t raw(const T& value) {
   return static_cast<std::uint64_t>(device::bits<device::Word<T>>(value));
 }
 
-/// A number that every type of the table has without rounding.
+/// Returns a number that every type of the table represents exactly.
 template <class T>
 GSHMEM_FN T numeric(float value) {
   if constexpr (std::is_arithmetic_v<T>) {
@@ -26,7 +26,7 @@ GSHMEM_FN T numeric(float value) {
   }
 }
 
-/// One failed check of a kernel; `tag` is what the test wants to add (an index, a type's number).
+/// One failed check of a kernel; `tag` is chosen by the test (an index, a type's number).
 struct LogEntry {
   std::uint64_t actual, expected, tag;
   std::uint32_t line, thread;
@@ -34,7 +34,7 @@ struct LogEntry {
 
 struct LogArea {
   static constexpr std::uint32_t kEntries = 16;
-  std::uint32_t count;  ///< failures, also those that found no room
+  std::uint32_t count;  ///< number of failures, including those for which there was no space
   std::uint32_t reserved;
   LogEntry entries[kEntries];
 };
@@ -57,7 +57,7 @@ struct Log {
   }
 };
 
-/// splitmix64: a well mixed 64-bit value of any other.
+/// This is splitmix64: it mixes a 64-bit value.
 GSHMEM_FN std::uint64_t mix(std::uint64_t x) {
   x += 0x9e3779b97f4a7c15u;
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
@@ -74,18 +74,18 @@ struct Random {
   GSHMEM_FN std::uint64_t below(std::uint64_t bound) { return next() % bound; }
 };
 
-/// Byte `i` of the data that `seed` stands for.
+/// Returns byte `i` of the data for `seed`.
 GSHMEM_FN std::uint8_t pattern(std::uint64_t seed, std::size_t i) {
   return static_cast<std::uint8_t>(mix(seed, i / 8) >> (8 * (i % 8)));
 }
 
-/// Who makes a call in a kernel.
+/// The caller of a function in a kernel.
 enum class Scope { kThread, kWarp, kBlock };
 
-/// The groups of a launch share work: group `index` of `count` takes every count-th piece.
+/// The groups of a launch share work: group `index` of `count` takes every count-th part.
 struct Share {
   int index, count;
-  bool first_thread;  ///< of its group: makes the calls that one thread makes
+  bool first_thread;  ///< of its group; it makes the calls of one thread
 };
 
 GSHMEM_FN Share share_of(const LaunchContext& ctx, Scope scope) {
@@ -94,7 +94,7 @@ GSHMEM_FN Share share_of(const LaunchContext& ctx, Scope scope) {
     case Scope::kThread:
       return {ctx.block_rank() * size + rank, ctx.grid_size() * size, true};
     case Scope::kWarp: {
-      // Full warps only: ctx.warp().size() is smaller in the last warp of an odd block.
+      // Only full warps count: ctx.warp().size() is smaller in the last warp of an odd block.
       const int warp = ctx.warp().size();
       return {ctx.block_rank() * (size / warp) + rank / warp, ctx.grid_size() * (size / warp),
               ctx.warp().thread_rank() == 0};
@@ -120,7 +120,7 @@ GSHMEM_FN void with_group(const LaunchContext& ctx, Scope scope, const Work& wor
 
 }  // namespace gshmem::spmd
 
-/// Checks for equality in a kernel (`where` = the Log) or on the host (`where` = the Pe): reports
-/// line, PE, values and an optional tag, and goes on, because the PEs must stay in step.
+/// Checks for equality in a kernel (`where` = the Log) or on the host (`where` = the Pe). It
+/// reports line, PE, values and an optional tag, and continues, because the PEs must stay in step.
 #define SPMD_EQ(where, ...) (where).equal(__LINE__, __VA_ARGS__)
 #define SPMD_CHECK(where, condition) (where).equal(__LINE__, static_cast<bool>(condition), true)

@@ -166,7 +166,7 @@ Mode mode_from(const std::string& word) {
   usage("unknown mode " + word);
 }
 
-/// In order.
+/// Returns the names in order.
 std::vector<std::string> all_names() {
   std::vector<std::string> names;
   for (const LifeTest& test : life_tests()) names.emplace_back(test.name);
@@ -179,7 +179,7 @@ void list() {
   for (const std::string& name : all_names()) std::printf("%s\n", name.c_str());
 }
 
-/// A run that leaves out what it was asked for would pass.
+/// A run must not pass if it skips a requested test.
 void check_names(const Options& options) {
   const std::vector<std::string> all = all_names();
   for (const std::string& name : options.names) {
@@ -198,7 +198,7 @@ void check_names(const Options& options) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);  // a job that is ended says how far it was
+  std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);  // a job that is ended shows how far it was
   Options options;
   int gpus = 0;
   for (int i = 1; i < argc; ++i) {
@@ -217,7 +217,7 @@ int main(int argc, char** argv) {
     else if (word == "--sample")
       options.sample = static_cast<unsigned>(std::max(1, std::stoi(value())));
     else if (word == "--share") {
-      // One GPU for all: ranks are spread over those they can see.
+      // All ranks use one GPU: they are spread over the GPUs that they can see.
       setenv("CUDA_VISIBLE_DEVICES", "0", 0);
       setenv("GSHMEM_MAX_PES_PER_GPU", value().c_str(), 1);
     } else if (word == "--device")
@@ -228,13 +228,13 @@ int main(int argc, char** argv) {
       options.names.push_back(word);
   }
   std::setvbuf(stdout, nullptr, _IOLBF, 0);
-  // Loading a kernel late may wait for one that is waiting for us.
+  // Loading a kernel late may wait for a kernel that waits for this PE.
   setenv("CUDA_MODULE_LOADING", "EAGER", 0);
   setenv("GSHMEM_SYMMETRIC_SIZE", "64M", 0);
   const std::string minute = std::to_string(60 * (gpus > 0 ? 1 : gshmem::test::kPatience));
   setenv("GSHMEM_TIMEOUT", minute.c_str(), 0);
   setenv("GSHMEM_BOOTSTRAP_TIMEOUT", minute.c_str(), 0);
-  setenv("GSHMEM_LOG", "error", 0);  // tests use up the heap on purpose, which is worth a warning
+  setenv("GSHMEM_LOG", "error", 0);  // tests use up the heap on purpose, which causes warnings
   test::make_soft_nic_strict();
   const char* seed = std::getenv("GSHMEM_TEST_SEED");
   // All processes of a run must agree: without a variable the seed is fixed.

@@ -1,6 +1,6 @@
 // Collectives by many blocks of every member: the functions that the library's kernels call, by
-// blocks of a launch, which host threads make, too; and on streams, whose calls are such kernels
-// from some bytes on.
+// blocks of a launch, also from host threads; and on streams, whose calls use such kernels from
+// some size on.
 #include "tests/spmd/stream.h"
 #include "tests/spmd/teams.h"
 
@@ -20,7 +20,7 @@ GSHMEM_FN float number_of(int member, std::size_t i, std::uint64_t seed) {
   return static_cast<float>(mix(seed + static_cast<std::uint64_t>(member), i) % 64);
 }
 
-/// What a call moves or combines; `parts`: the source has one for every member.
+/// The operation of a call; `parts`: the source has one part for every member.
 struct Shape {
   CallKind kind;
   bool in_one_shot, in_place;
@@ -38,14 +38,14 @@ constexpr Shape kShapes[] = {
     {CallKind::kBroadcast, true, false}, {CallKind::kBroadcast, false, false},
     {CallKind::kBroadcast, false, true}};
 
-/// `count` elements of one member for another one, in arrays of this PE.
+/// `count` elements that one member sends to another, in arrays of this PE.
 struct Arrays {
   float *dest, *source;
   std::size_t count;
 };
 constexpr int kRootMember = 1;
 
-/// The number that member `me` of `n` has at element `i` of its result.
+/// Returns element `i` of the result of member `me` of `n`.
 float expected_at(const Shape& shape, std::size_t count, int me, int n, std::size_t i,
                   std::uint64_t seed) {
   const std::size_t mine = shape.has_parts() ? static_cast<std::size_t>(me) * count : 0;
@@ -77,7 +77,7 @@ void check(Pe& pe, const Shape& shape, const Arrays& at, int me, int n, std::uin
   }
 }
 
-/// By all blocks of the launch.
+/// Runs on all blocks of the launch.
 struct ByBlocks {
   GSHMEM_FN void operator()(const LaunchContext& ctx, Log log, Call call, bool in_one_shot) const {
     const device::State& state = ctx.state();
@@ -104,7 +104,7 @@ bool maps_all(const Pe& pe) {
 }
 constexpr char kNoBlocks[] = "many blocks are for members that map each other, 16 at most";
 
-/// The call of `shape` in a stream.
+/// Queues the call of `shape` in a stream.
 int leave(const Shape& shape, gshmem_team_t team, const Arrays& at, int n, gshmemx_stream_t s) {
   switch (shape.kind) {
     case CallKind::kReduce:
@@ -132,7 +132,8 @@ SPMD_TEST(blocks_of_all_members_make_one_collective_whatever_their_number) {
   std::uint64_t tag = 0;
   for (const unsigned blocks : {1u, 3u}) {
     for (const std::size_t count : {std::size_t{1}, std::size_t{19}, std::size_t{1'024}, most}) {
-      for (const std::size_t shift : {0u, 1u}) {  // of elements: no words of 16 bytes
+      // Shift in elements: there are no words of 16 bytes.
+      for (const std::size_t shift : {0u, 1u}) {
         for (const Shape& shape : kShapes) {
           ++tag;
           if (!pe.draws()) continue;
@@ -155,7 +156,7 @@ SPMD_TEST(blocks_of_all_members_make_one_collective_whatever_their_number) {
 
 SPMD_TEST(collectives_on_streams_of_any_size_give_what_a_sequential_model_says) {
   if (!pe.on_gpu()) return pe.skip(kNoStreams);
-  // By a stride, and by a list of its members.
+  // The teams have a stride, and a list of their members.
   Pes backwards(static_cast<std::size_t>(pe.n()));
   std::iota(backwards.rbegin(), backwards.rend(), 0);
   const OwnTeam reversed = split(pe, GSHMEM_TEAM_WORLD, pe.n() - 1, -1, pe.n()),
@@ -166,7 +167,8 @@ SPMD_TEST(collectives_on_streams_of_any_size_give_what_a_sequential_model_says) 
   SymmetricArray<float> memory(2 * kMost * parts);
   const Stream stream(pe);
   std::uint64_t tag = 0;
-  // Around the limits of packets and of one shot, and what is no multiple of a word.
+  // The sizes are around the limits of packets and of one shot, and include some that are not
+  // multiples of a word.
   for (const std::size_t count : {1'024ul, 1'025ul, 8'192ul, 65'536ul, 65'540ul, 65'541ul, kMost}) {
     for (const Shape& shape : kShapes) {
       ++tag;
@@ -220,7 +222,7 @@ SPMD_TEST(collectives_of_several_teams_run_on_as_many_streams_at_once) {
   }
   for (const auto& stream : streams) stream->finish();
   for (std::size_t k = 0; k < n_streams; ++k) {
-    // The first part of the result is that of member 0, which all have, summed.
+    // The first part of the result is that of member 0: the sum over all.
     const std::vector<std::uint8_t> got = pe.read(arrays(k).dest, kCount * sizeof(float));
     for (std::size_t i = 0; i < kCount; ++i) {
       float number = 0;

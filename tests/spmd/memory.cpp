@@ -6,7 +6,7 @@ using namespace gshmem::spmd;
 
 namespace {
 
-/// The same offset on every PE. Collective.
+/// Checks for the same offset on every PE. Collective.
 void check_same_offset(Pe& pe, int line, const void* p) {
   SymmetricArray<std::uint64_t> offset(1);
   const auto* heap = gshmemi_ambient()->state->heap;
@@ -65,7 +65,7 @@ SPMD_TEST(calloc_zeroes_memory_that_was_used) {
   gshmem_free(first);
   void* second = gshmem_calloc(kBytes / 8, 8);
   SPMD_EQ(pe, address(second), address(first));
-  // Everyone's is zero as soon as calloc returns.
+  // The memory of every PE is zero when calloc returns.
   std::vector<std::uint8_t> theirs(kBytes, 1);
   gshmem_getmem(theirs.data(), second, kBytes, pe.next());
   pe.equal_bytes(__LINE__, theirs, std::vector<std::uint8_t>(kBytes, 0));
@@ -123,21 +123,21 @@ SPMD_TEST(realloc_keeps_the_contents) {
   const std::vector<std::uint8_t> data = filled(pe, kBytes);
   void* p = gshmem_realloc(nullptr, kBytes);
   pe.write(p, data);
-  void* behind = gshmem_malloc(64);  // so that it cannot grow where it is
+  void* behind = gshmem_malloc(64);  // so that it cannot grow in place
   void* moved = gshmem_realloc(p, 3 * kBytes);
   SPMD_CHECK(pe, moved != p && moved != nullptr);
   check_same_offset(pe, __LINE__, moved);
   pe.equal_bytes(__LINE__, pe.read(moved, kBytes), data);
   void* smaller = gshmem_realloc(moved, kBytes / 2);
-  SPMD_EQ(pe, address(smaller), address(moved));  // where it was
+  SPMD_EQ(pe, address(smaller), address(moved));  // in place
   pe.equal_bytes(__LINE__, pe.read(smaller, kBytes / 2),
                  std::vector<std::uint8_t>(data.begin(), data.begin() + kBytes / 2));
-  // More than the heap has: null, and the block stays.
+  // It is more than the heap has: the result is null, and the block stays.
   SPMD_CHECK(pe, gshmem_realloc(smaller, std::size_t{1} << 45) == nullptr);
   pe.equal_bytes(__LINE__, pe.read(smaller, kBytes / 2),
                  std::vector<std::uint8_t>(data.begin(), data.begin() + kBytes / 2));
   SPMD_CHECK(pe, gshmem_realloc(smaller, 0) == nullptr);
-  // What it has left can be had again: where it was first, and where it was last.
+  // The remaining memory can be allocated again: where it was first, and where it was last.
   void* const first = gshmem_malloc(kBytes);
   SPMD_EQ(pe, address(first), address(p));
   void* const last = gshmem_malloc(3 * kBytes);
@@ -201,7 +201,7 @@ SPMD_TEST(symmetric_array_moves_and_frees_once) {
     SPMD_EQ(pe, third.to_vector(pe.me())[4], 5);
     pe.barrier();
   }
-  // All of it has come back.
+  // All of it has been freed.
   void* after = gshmem_malloc(64);
   SPMD_EQ(pe, address(after), address(before));
   gshmem_free(after);

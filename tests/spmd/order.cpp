@@ -12,8 +12,8 @@ namespace {
 
 enum class Order { kFence, kQuiet };
 
-/// Data, then a fence (or nbi data and quiet), then a flag; the reader checks the data behind the
-/// flag and answers.
+/// Data, then a fence (or nbi data and quiet), then a flag; the reader checks the data after the
+/// flag and replies.
 struct FlagAfterData {
   static constexpr int kWords = 40;
 
@@ -45,9 +45,8 @@ struct FlagAfterData {
   }
 };
 
-/// Every block: a put that nothing waits for, a fence, then a flag. Where PEs have several rails,
-/// data goes by that of the block and the flag by the first one, and only the fence is between
-/// them.
+/// Every block makes a put that is not awaited, a fence, then a flag. If PEs have several rails,
+/// the data uses that of the block and the flag the first one, and only the fence orders them.
 struct FlagBehindFence {
   static constexpr int kWords = 40, kBlocks = 6;
 
@@ -70,7 +69,7 @@ struct FlagBehindFence {
         SPMD_EQ(log, data[theirs * kWords + i], mix(now, static_cast<std::uint64_t>(theirs + i)),
                 now);
       }
-      ctx.quiet();  // the source is free, too
+      ctx.quiet();  // the source may be reused, too
       ctx.p(acks + me, now, from);
       ctx.wait_until(acks + to * kBlocks + block, Cmp::kEq, now);
     }
@@ -121,12 +120,12 @@ struct ThroughPtr {
   }
 };
 
-/// What is between the store and the load of StoreBuffering.
+/// The operation between the store and the load of StoreBuffering.
 enum class Between { kQuiet, kFence, kNothing };
 
-/// Store buffering: each of two PEs stores a word, completes it and loads the other's word. One of
-/// them, at least, sees what the other one has stored. Every thread does so with its like of the
-/// other PE. The words lie at the reader and at the writer in turn.
+/// Store buffering: each of two PEs stores a word, completes it and loads the other's word. At
+/// least one of them sees the other's store. Every thread does this with the thread of the same
+/// number on the other PE. The words are at the reader and at the writer alternately.
 struct StoreBuffering {
   GSHMEM_FN void operator()(const LaunchContext& ctx, Log log, std::uint64_t* words,
                             std::uint64_t rounds, Between between) const {
@@ -143,8 +142,8 @@ struct StoreBuffering {
       if (between == Between::kQuiet) ctx.quiet();
       if (between == Between::kFence) ctx.fence();
       const std::uint64_t seen = ctx.g(theirs, at_reader ? me : other) >= round ? 1 : 0;
-      // Tells the result, and that the next round may begin. By turns, for the other one may be a
-      // round ahead when this one reads.
+      // Sends the result, and announces that the next round may begin. The words alternate, since
+      // the other PE may be a round ahead when this one reads.
       std::uint64_t* told = words + (2 + round % 2) * threads + thread;
       ctx.p(told, 2 * round + seen, other);
       const std::uint64_t answer = ctx.signal_wait_until(told, Cmp::kGe, 2 * round);
@@ -153,8 +152,8 @@ struct StoreBuffering {
   }
 };
 
-/// A block puts what nothing waits for, flushes as a block, by warps or by threads, and spoils the
-/// source.
+/// A block makes puts that are not awaited, flushes as a block, by warps or by threads, and
+/// overwrites the source.
 struct SpoilAfterFlush {
   static constexpr int kWords = 2000, kPieces = 3;
 
@@ -198,8 +197,8 @@ void test_flush(Pe& pe) {
   }
 }
 
-/// SPMD_LITMUS_ROUNDS: rounds of all threads together. SPMD_LITMUS=fence or nothing: what GPUs show
-/// with less than quiet, where the body may fail.
+/// SPMD_LITMUS_ROUNDS: rounds of all threads together. SPMD_LITMUS=fence or nothing: shows the
+/// behaviour of GPUs with less than quiet, with which the body may fail.
 void test_store_buffering(Pe& pe) {
   if (pe.n() == 1) return pe.skip("needs two PEs");
   LaunchShape shape;
@@ -253,7 +252,7 @@ SPMD_TEST(ptr_by_host_thread_is_null_for_what_is_not_symmetric) {
   SPMD_CHECK(pe, gshmem_ptr(&local, 0) == nullptr);
   SPMD_CHECK(pe, gshmem_ptr(heap.data(), 0) == nullptr);
   SPMD_CHECK(pe, gshmem_ptr(nullptr, 0) == nullptr);
-  // Another PE's copy is no symmetric address of this one.
+  // Another PE's copy is not a symmetric address on this one.
   if (pe.n() > 1) {
     const void* theirs = gshmem_ptr(words.data(), pe.next());
     if (theirs) SPMD_CHECK(pe, gshmem_ptr(theirs, pe.me()) == nullptr);

@@ -25,7 +25,7 @@ struct PutSignalsInKernel {
   }
 };
 
-/// The signal words of all rows and origins, and what they must be after every PE has put.
+/// The signal words of all rows and origins, and their expected values after every PE has put.
 class Signals {
  public:
   explicit Signals(int n) : n_(n), set_(words()), added_(words()) {}

@@ -1,5 +1,5 @@
-// Queue handles: data, order and atomics by each of them, alone and shared by threads; fence and
-// quiet of several; how they come and go.
+// Queue handles: data, order and atomics on each of them, alone and shared by threads; fence and
+// quiet of several; creation and destruction.
 #include "tests/spmd/handles.h"
 
 #include <atomic>
@@ -18,11 +18,11 @@ Handles same(std::int32_t handle, int count) {
   return handles;
 }
 
-/// Calls of gshmemx_qp_ functions by a group, in the ways to name queues and PEs.
+/// Calls of gshmemx_qp_ functions by a group, with every way to name queues and PEs.
 struct QuietOfHandles {
   static constexpr int kWords = 16;
   enum Way { kOnePe, kAllPes, kAllQueues, kFence, kWays };
-  /// Which calls: by handles, or of the default context to one PE.
+  /// Which calls: on handles, or on the default context to one PE.
   enum class Of { kHandles, kPe };
 
   GSHMEM_FN static void pe_quiet(Scope scope, int pe) {
@@ -50,7 +50,7 @@ struct QuietOfHandles {
     if (scope == Scope::kBlock) gshmemx_qp_uint64_put_nbi_block(to, from, kWords, pe, qp);
   }
 
-  /// One group: nbi puts by all handles to one PE, then the flag.
+  /// One group makes nbi puts on all handles to one PE, then sets the flag.
   GSHMEM_FN void operator()(const LaunchContext& ctx, Log log, Handles handles, std::uint64_t* data,
                             std::uint64_t* flags, int rounds, Scope scope, Of of) const {
     const int me = gshmem_my_pe(), n = gshmem_n_pes();
@@ -109,7 +109,7 @@ void test_quiet(Pe& pe, const Handles& handles, QuietOfHandles::Of of) {
   }
 }
 
-/// Two blocks that post by all rails and wait for all queues, again and again.
+/// Two blocks post on all rails and wait for all queues, repeatedly.
 struct QuietOfAll {
   GSHMEM_FN void operator()(const LaunchContext& ctx, Log, std::uint64_t* words, int rounds) const {
     const int to = (ctx.my_pe() + 1) % ctx.n_pes();
@@ -129,7 +129,7 @@ struct QuietOfAll {
 SPMD_TEST(groups_wait_for_all_queues_while_contexts_come_and_go) {
   if (!pe.c_api_in_kernels()) return pe.skip(kTwoPesOnAGpu);
   SymmetricArray<std::uint64_t> words(4);
-  OwnedQueues(pe, 8);  // queues for the contexts
+  OwnedQueues(pe, 8);  // provides queues for the contexts
   std::atomic<bool> over{false};
   std::thread others([&, handle = gshmemx_pe_handle()] {
     SPMD_EQ(pe, gshmemx_bind_thread(handle), 0);
@@ -203,7 +203,7 @@ SPMD_TEST(queues_added_while_others_are_in_use_move_data) {
   OwnedQueues first(pe, 2);
   test_moves(pe, first.list(), 2, 8);
   {
-    // More than any test has left behind.
+    // More than any test has left.
     OwnedQueues second(pe, Handles::kMost), third(pe, 2);
     test_moves(pe, third.list(), 2, 8);
     test_moves(pe, first.list(), 2, 8);

@@ -1,5 +1,6 @@
-// Several NICs per PE: all of them carry puts and gets, and what other PEs' atomics may meet at a
-// word arrives by the first one. SPMD_RAILS: how many the leg is about; without it, one.
+// Several NICs per PE: all of them carry puts and gets, and operations on words that other PEs'
+// atomics may use arrive by the first one. SPMD_RAILS is the number that the leg tests; one by
+// default.
 #include "tests/spmd/handles.h"
 
 #include <cstdlib>
@@ -20,15 +21,15 @@ unsigned rails_of_leg() {
   return text ? static_cast<unsigned>(std::atoi(text)) : 1;
 }
 
-/// Entries that were ever published to PE `pe`, by the rail of their queue; and how many rails
-/// there are.
+/// The entries that were ever published to PE `pe`, by the rail of their queue; and the number of
+/// rails.
 struct CountEntries {
   static constexpr std::size_t kMost = 8;
 
   GSHMEM_FN void operator()(const LaunchContext& ctx, Log, std::int32_t handle,
                             std::uint64_t* by_rail, int pe) const {
     const Context by = ctx.on(handle);
-    by.quiet();  // which posts itself, once
+    by.quiet();  // it posts an entry itself, once
     const abi::NicView& nic = by.state().nic;
     for (std::uint32_t i = 0; i < nic.per_pe; ++i) {
       const std::uint32_t at = static_cast<std::uint32_t>(pe) * nic.per_pe + i;
@@ -40,7 +41,7 @@ struct CountEntries {
   }
 };
 
-/// One thread of each block, to PE `pe` and back.
+/// One thread of each block transfers data to PE `pe` and back.
 struct Transfers {
   GSHMEM_FN void operator()(const LaunchContext& ctx, Log log, std::int32_t handle,
                             std::uint64_t* data, int pe) const {
@@ -59,7 +60,7 @@ struct Transfers {
   }
 };
 
-/// Every kind of call by which a word may change that atomics change, too.
+/// Every kind of call that may change a word which atomics also change.
 struct Atomics {
   static constexpr std::uint64_t kAdds = 2, kSignals = 4;
 
@@ -73,7 +74,7 @@ struct Atomics {
     by.signal(signal, pe);
     by.put_signal(Thread{}, to, source, kWords, signal, pe);
     by.put_signal_nbi(Thread{}, to, source, kWords, signal, pe);
-    // From memory outside of the heap, inside of entries.
+    // The source is outside of the heap, so the data is inside of entries.
     const std::uint64_t outside[kWords] = {};
     by.put_signal(Thread{}, to, outside, kWords, signal, pe);
     by.p(words + 2, 5, pe);
@@ -94,7 +95,7 @@ Counts count(Pe& pe, std::int32_t handle) {
 std::uint64_t rails_of(const Counts& counts) { return counts[CountEntries::kMost]; }
 bool posts_flushes(const Counts& counts) { return counts[CountEntries::kMost + 1] != 0; }
 
-/// No two PEs map each other: the same answer on all of them.
+/// Do no two PEs map each other? All PEs get the same answer.
 bool by_queues(const Pe& pe) {
   return pe.n() > 1 && !std::getenv("SPMD_PES_PER_HOST") && !pe.maps(pe.next());
 }

@@ -1,6 +1,6 @@
 // Random operations against a sequential model: in rounds between barriers every PE puts, gets,
-// signals and updates atomically, from kernels and host threads, in ways whose result does not
-// depend on their order; after each round the heap of every PE must be what the model says.
+// signals and updates atomically, from kernels and host threads, with results that do not depend on
+// the order. After each round the heap of every PE must match the model.
 #include "tests/spmd/spmd.h"
 
 using namespace gshmem;
@@ -33,18 +33,18 @@ struct Op {
   std::uint64_t value;
 };
 
-/// One PE's symmetric memory. Rounds alternate between two boards: puts go to one, gets read what
-/// the round before left in the other.
+/// One PE's symmetric memory. Rounds alternate between two boards: puts write to one, gets read the
+/// data of the previous round in the other.
 struct Heap {
-  std::uint8_t* source;   ///< kOps pieces, pattern of the PE
-  std::uint8_t* boards;   ///< 2 x n x kOps pieces: what PE p put lies in row p
-  std::uint8_t* fetched;  ///< kOps pieces
+  std::uint8_t* source;   ///< kOps chunks, with the pattern of the PE
+  std::uint8_t* boards;   ///< 2 x n x kOps chunks: the data of PE p is in row p
+  std::uint8_t* fetched;  ///< kOps chunks
   std::uint64_t* cells64;
   std::uint32_t* cells32;
   std::uint64_t* signals;  ///< one per origin, then one that all add to
 };
 
-/// Cells commute: each knows one operation.
+/// Operations on a cell commute: each cell has one operation.
 enum class CellOp { kAdd, kXor, kOr };
 GSHMEM_FN CellOp cell_op(std::uint32_t cell) { return static_cast<CellOp>(cell % 3); }
 
@@ -115,7 +115,7 @@ struct Perform {
   }
 };
 
-/// What all PEs' memory must be.
+/// The expected contents of all PEs' memory.
 struct Model {
   struct PeMemory {
     std::vector<std::uint8_t> source, boards, fetched;
@@ -180,14 +180,15 @@ struct Model {
   }
 };
 
-/// The operations of PE `origin` in `round`, the same wherever they are computed.
+/// Returns the operations of PE `origin` in `round`, the same on every PE.
 std::vector<Op> make_ops(std::uint64_t seed, int n, std::size_t origin, int round) {
   Random random{mix(seed, static_cast<std::uint64_t>(round) * 1000 + origin)};
   const std::size_t row = kOps * kPiece, board = static_cast<std::size_t>(n) * row;
   const std::size_t now = static_cast<std::size_t>(round % 2) * board;
   const std::size_t before = board - now;
   std::vector<Op> ops(kOps);
-  // At most one set of a signal per target and round, else the last one would be anyone's.
+  // There is at most one set of a signal per target and round, since otherwise the last one is
+  // undefined.
   std::vector<bool> signalled(static_cast<std::size_t>(n));
   for (std::size_t i = 0; i < kOps; ++i) {
     Op& op = ops[i];
@@ -213,7 +214,7 @@ std::vector<Op> make_ops(std::uint64_t seed, int n, std::size_t origin, int roun
   return ops;
 }
 
-/// Symmetric memory of one PE, and how it compares with the model.
+/// The symmetric memory of one PE, and its comparison with the model.
 class Memory {
  public:
   Memory(Pe& pe, const Model::PeMemory& initial)

@@ -1,5 +1,5 @@
-// Calls of host threads as records (device/core/call_record.h), which device/api/execute.h makes:
-// what host threads whose heaps are on GPUs ask for, and the answers. In CPU mode, where this
+// Calls of host threads as records (device/core/call_record.h), which device/api/execute.h
+// executes: the requests of host threads whose heaps are on GPUs, and the results. In CPU mode this
 // thread makes its own records; on GPUs all bodies that call from host threads do so.
 #include "tests/spmd/spmd.h"
 
@@ -12,7 +12,7 @@ using namespace gshmem::spmd;
 
 namespace {
 
-/// The calling thread's calls become records while it lives.
+/// The calling thread's calls become records during its lifetime.
 class ByRecord final : public device::HostOps {
  public:
   ByRecord() : ambient_(*gshmemi_ambient()) { ambient_.ops = this; }
@@ -61,7 +61,7 @@ SPMD_TEST(atomics_of_every_type_by_record_return_and_leave_the_right_value) {
 #define TEST_EXT(NAME, T) TEST_EXT_##NAME(NAME, T)
 #define TEST_EXT_float TEST_ANY
 #define TEST_EXT_double TEST_ANY
-#define TEST_EXT_half(NAME, T)  // takes several
+#define TEST_EXT_half(NAME, T)  // it takes several records
 #define TEST_STD(NAME, T)                                                                         \
   TEST_ANY(NAME, T)                                                                               \
   ONE_RECORD(                                                                                     \

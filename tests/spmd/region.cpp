@@ -1,4 +1,4 @@
-// Regions: which are open, of each block and of the host threads; what calls in them do is as ever,
+// Regions: which are open, of each block and of the host threads; calls in them behave as usual,
 // also when they wait.
 #include "tests/spmd/spmd.h"
 
@@ -19,7 +19,7 @@ GSHMEM_FN gshmemx_region_attrs_t attrs_of(std::uint32_t hints) {
   return attrs;
 }
 
-/// What regions are open, as the calling thread sees it.
+/// Checks which regions are open, as the calling thread sees it.
 GSHMEM_FN void expect_open(Log log, bool any, bool batch, std::uint64_t tag) {
   int active = -1;
   SPMD_EQ(log, gshmemx_region_is_active(kNone, &active), 0, tag);

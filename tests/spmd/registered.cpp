@@ -1,6 +1,6 @@
-// Memory of the program that is registered as symmetric: every kind of call on it, by host threads
-// and in kernels, with either side in the heap or not; several buffers; what comes and goes; and
-// what is refused on all PEs alike.
+// Registered memory of the program: every kind of call on it, by host threads and in kernels, with
+// either side in the heap or not; several buffers; registration and its end; and cases that are
+// refused on all PEs alike.
 #include "tests/spmd/user_memory.h"
 
 #include <cstdlib>
@@ -13,7 +13,7 @@ using namespace gshmem::spmd;
 
 namespace {
 
-/// Words of a registered buffer that a test uses, from its end backwards: the last one, too.
+/// The words of a registered buffer that a test uses, up to and including its last one.
 constexpr std::size_t kRegisteredWords = 64;
 
 /// A buffer that is registered for as long as the object lives.
@@ -43,7 +43,7 @@ std::vector<std::uint8_t> bytes_of(const Pe& pe, int of, std::size_t count) {
   return data;
 }
 
-/// Every word of a kernel's calls is in registered memory; they begin at 0.
+/// Every word of a kernel's calls is in registered memory; the words begin at 0.
 struct AllInKernel {
   GSHMEM_FN void operator()(const LaunchContext& ctx, Log log, std::uint64_t* words,
                             bool is_mapped) const {
@@ -75,7 +75,7 @@ struct AllInKernel {
   }
 };
 
-/// Messages of a burst to registered memory between some to the heap, in order.
+/// A burst with messages to registered memory between some to the heap, in order.
 struct BurstInKernel {
   GSHMEM_FN void operator()(const LaunchContext& ctx, Log log, std::uint64_t* words,
                             std::uint64_t* heap, int handle) const {
@@ -110,19 +110,19 @@ class Sides {
   static constexpr std::size_t kBytes = 70000;
   Sides(Pe& pe, const Registered& registered)
       : pe_(pe), heap_(2 * kBytes), heap_signal_(1), registered_(registered) {}
-  /// Where a call reads, and where it writes.
+  /// Return the source and the destination of a call.
   [[nodiscard]] char* source(bool is_registered) const { return side(is_registered); }
   [[nodiscard]] char* dest(bool is_registered) const { return side(is_registered) + kBytes; }
   [[nodiscard]] std::uint64_t* signal(bool is_registered) {
     return is_registered ? registered_.words() : heap_signal_.data();
   }
-  /// New bytes in `source`; the old ones of `dest` have been looked at by all.
+  /// Writes new bytes to `source`, after all PEs have checked the old ones in `dest`.
   void fill(bool is_registered, std::size_t bytes) {
     ++round_;
     pe_.write(source(is_registered), pattern_of(pe_.me(), bytes));
     pe_.barrier();
   }
-  /// `dest` has what `from` has filled in.
+  /// Checks that `dest` has the data of `from`.
   void check(int line, bool is_registered, std::size_t bytes, int from) const {
     pe_.equal_bytes(line, pe_.read(dest(is_registered), bytes), pattern_of(from, bytes));
     pe_.barrier();
@@ -151,20 +151,21 @@ SPMD_TEST(registered_memory_is_put_and_got_as_that_of_the_heap) {
   memory.write(0, bytes_of(pe, pe.me(), memory.bytes()));
   const Registered registered(pe, memory);
   SymmetricArray<std::uint8_t> heap(kBytes);
-  // What was there before is there, for the others, too; also across the seam of two allocations.
+  // The old contents are still there, also for the other PEs, and across the seam of two
+  // allocations.
   const std::size_t seam = memory.bytes() / 2 - kBytes / 2;
   gshmem_getmem(heap.data(), registered.data + seam, kBytes, pe.next());
   const std::vector<std::uint8_t> theirs = bytes_of(pe, pe.next(), memory.bytes());
   const auto from = theirs.begin() + static_cast<std::ptrdiff_t>(seam);
   pe.equal_bytes(__LINE__, pe.read(heap.data(), kBytes), {from, from + kBytes});
   pe.barrier();
-  // From the heap, to where the program sees it by its own address.
+  // Puts from the heap to memory that the program then reads at its own address.
   pe.write(heap.data(), bytes_of(pe, pe.me() + 100, kBytes));
   gshmem_putmem(registered.data + seam, heap.data(), kBytes, pe.next());
   pe.barrier();
   pe.equal_bytes(__LINE__, memory.read(seam, kBytes), bytes_of(pe, pe.previous() + 100, kBytes));
   pe.barrier();
-  // Into the heap, what the program has written by its own address.
+  // Puts data that the program has written at its own address to the heap.
   memory.write(5, bytes_of(pe, pe.me() + 200, kBytes));
   gshmem_putmem_nbi(heap.data(), registered.data + 5, kBytes, pe.next());
   pe.barrier();
@@ -186,7 +187,7 @@ SPMD_TEST(registered_memory_takes_atomics_signals_and_collectives) {
           static_cast<std::uint64_t>(pe.previous()) + 1);
   SPMD_EQ(pe, gshmem_uint64_g(words + 1, pe.me()), 5 * n);
   gshmem_uint64_p(words + 3, me + 1, pe.me());
-  gshmem_quiet();  // A PE's own memory may be reached by the network, too.
+  gshmem_quiet();  // a PE's own memory may be reached by the network, too
   SPMD_EQ(pe, gshmem_uint64_sum_reduce(GSHMEM_TEAM_WORLD, words + 4, words + 3, 1), 0);
   SPMD_EQ(pe, gshmem_uint64_g(words + 4, pe.me()), n * (n + 1) / 2);
   SPMD_EQ(pe, gshmem_uint64_broadcast(GSHMEM_TEAM_WORLD, words + 5, words + 3, 1, pe.n() - 1), 0);
@@ -201,7 +202,8 @@ SPMD_TEST(either_side_of_a_transfer_is_in_registered_memory_or_in_the_heap) {
   UserMemory memory(pe, 1);
   const Registered registered(pe, memory);
   Sides sides(pe, registered);
-  // Inside of an entry, of three units and of more; an entry of its own; many of scratch memory.
+  // The sizes fit inside of an entry of three units, need more, have an entry of their own, or use
+  // scratch memory repeatedly.
   for (const std::size_t bytes :
        {std::size_t{8}, std::size_t{20}, std::size_t{300}, Sides::kBytes}) {
     for (const int where : {1, 2, 3}) {
@@ -248,7 +250,7 @@ SPMD_TEST(a_signal_and_its_payload_are_each_in_registered_memory_or_in_the_heap)
   }
 }
 
-/// Each atomic of a type, one after the other, on a word of PE `to`.
+/// Makes each atomic of a type, one after the other, on a word of PE `to`.
 #define EVERY_ATOMIC(TYPE)                                                 \
   void every_atomic(Pe& pe, int line, std::TYPE##_t* word, int to) {       \
     const auto equal = [&](std::TYPE##_t actual, std::TYPE##_t expected) { \
@@ -297,7 +299,7 @@ SPMD_TEST(strided_and_single_elements_are_in_registered_memory) {
 }
 
 SPMD_TEST(collectives_work_on_registered_memory) {
-  constexpr std::size_t kCount = 3000;  // by direct puts, and in two shots
+  constexpr std::size_t kCount = 3000;  // uses direct puts, and two shots
   UserMemory memory(pe, 1);
   const Registered registered(pe, memory);
   const auto n = static_cast<std::size_t>(pe.n());
@@ -341,7 +343,7 @@ SPMD_TEST(contexts_reach_registered_memory) {
   const Registered registered(pe, memory);
   std::uint64_t* const words = registered.words();
   gshmemx_qp_handle_t* handles = nullptr;
-  SPMD_EQ(pe, gshmemx_qp_create(3, &handles), 0);  // by rails in turn
+  SPMD_EQ(pe, gshmemx_qp_create(3, &handles), 0);  // use the rails in turn
   const auto me = static_cast<std::uint64_t>(pe.me());
   for (int i = 0; i < 3; ++i) {
     gshmem_ctx_uint64_p(handles[i], words + i, me + 10, pe.next());
@@ -429,14 +431,15 @@ SPMD_TEST(buffers_are_registered_and_unregistered_in_any_order) {
   b.reset();
   SPMD_CHECK(pe, gshmem_ptr(was, pe.next()) == nullptr);
   check(__LINE__, *a, 100), check(__LINE__, c, 300);
-  // The memory has what was put into it, and can come back: to where it was, by a wish.
+  // The memory has the data that was put into it, and can be registered again at its previous
+  // address.
   pe.equal(__LINE__, second.word(second.bytes() / 8 - kRegisteredWords),
            200 + static_cast<std::uint64_t>(pe.previous()));
   a.reset();
   b = std::make_unique<Registered>(pe, second, was);
   SPMD_EQ(pe, static_cast<const void*>(b->data), static_cast<const void*>(was));
   check(__LINE__, *b, 200);
-  // What is taken, not aligned, outside or differs is no error.
+  // A preferred address that is taken, not aligned, outside or different between PEs is no error.
   const void* const wishes[] = {was, was + 8, c.data, gshmemi_ambient()->state->heap,
                                 pe.me() == 0 ? c.data + c.bytes : nullptr};
   for (const void* wish : wishes) {
@@ -467,10 +470,10 @@ SPMD_TEST(wrong_registrations_are_refused_on_all_pes) {
   refused(__LINE__, data, bytes, 1);
   refused(__LINE__, data + 8, bytes);   // not its beginning
   refused(__LINE__, data, bytes - 8);   // not its end
-  refused(__LINE__, own.get(), bytes);  // nobody else can map it
+  refused(__LINE__, own.get(), bytes);  // no other PE can map it
   SymmetricArray<char> heap(bytes);
   refused(__LINE__, heap.data(), bytes);
-  // A mistake of one PE.
+  // One PE makes a mistake.
   refused(__LINE__, is_last ? nullptr : data, bytes);
   refused(__LINE__, is_last ? own.get() : data, bytes);
   refused(__LINE__, data, bytes, is_last ? 4 : 0);

@@ -1,4 +1,4 @@
-// Puts and gets of every alignment of source and destination and of sizes around each boundary of
+// Puts and gets with every alignment of source and destination and of sizes around each boundary of
 // the copy loops: the right bytes arrive, and no byte beside them changes.
 #include "tests/sanitizers/sanitizers.h"
 #include "tests/spmd/smem.h"
@@ -36,7 +36,7 @@ struct Transfers {
   }
 };
 
-/// By blocks that have given shared memory.
+/// The transfers are made by blocks that have given shared memory.
 struct TransfersBySmem {
   GSHMEM_FN void operator()(const LaunchContext& ctx, Log log, const Transfer* list, int count,
                             std::uint8_t* target, const std::uint8_t* source, Scope scope, Way way,
@@ -49,7 +49,8 @@ struct TransfersBySmem {
 class AlignTest {
  public:
   static constexpr std::size_t kTransfers = 512;
-  static constexpr std::uint32_t kGuard = 64;  ///< bytes behind the last target that are looked at
+  /// Number of bytes after the last target that are checked.
+  static constexpr std::uint32_t kGuard = 64;
   static constexpr std::uint8_t kUntouched = 0xc3;
 
   AlignTest(Pe& pe, std::size_t target_bytes, std::size_t source_bytes)
@@ -63,7 +64,8 @@ class AlignTest {
     pe.write(source_.data(), data_of(pe.me()));
   }
 
-  /// Every transfer of `list` in every scope and both ways; the targets must not overlap.
+  /// Makes every transfer of `list` in every scope and in both directions; the targets must not
+  /// overlap.
   void check(const std::vector<Transfer>& list) {
     begin(list);
     for (const Scope scope : kScopes) check(list, scope, shape_of(pe_, scope));
@@ -90,7 +92,7 @@ class AlignTest {
     check(list, scope, shape, Way::kPut);
     check(list, scope, shape, Way::kGet);
   }
-  /// What the PE has in `source_`.
+  /// Returns the data of the PE in `source_`.
   [[nodiscard]] std::vector<std::uint8_t> data_of(int pe) const {
     const std::uint64_t seed = mix(pe_.seed(), static_cast<std::uint64_t>(pe));
     std::vector<std::uint8_t> data(source_.size());
@@ -121,8 +123,8 @@ class AlignTest {
   SymmetricArray<Transfer> list_;
   SymmetricArray<std::uint8_t> target_, source_, smem_;
   bool by_smem_ = false;
-  std::vector<std::uint8_t> of_previous_, of_next_;  ///< what their sources hold
-  std::uint32_t end_ = 0;                            ///< of the part of `target_` in use
+  std::vector<std::uint8_t> of_previous_, of_next_;  ///< the data of their sources
+  std::uint32_t end_ = 0;                            ///< end of the part of `target_` in use
 };
 
 }  // namespace
@@ -131,8 +133,8 @@ SPMD_TEST(every_alignment_of_source_and_destination_copies_the_right_bytes) {
   constexpr std::uint32_t kSlot = 400, kSizes = 12;
   AlignTest test(pe, 32 * kSizes * kSlot, 1024);
   Random random{pe.seed()};
-  // What alignment changes is the loop on the GPU; on a CPU copies are memcpy, and on the network
-  // the entry is what it changes: there some do, others with each seed.
+  // On a GPU the alignment changes the copy loop. On a CPU copies are memcpy, and on the network
+  // alignment only changes the entry: there some combinations are tested, with each seed others.
   const bool all = pe.on_gpu() && pe.rounds(10) == 10;
   const std::uint32_t step = all ? 1 : 11;
   const auto first = [&] { return static_cast<std::uint32_t>(random.below(step)); };
@@ -157,7 +159,7 @@ SPMD_TEST(sizes_around_the_boundaries_of_the_copy_loop_copy_the_right_bytes) {
   constexpr std::uint32_t kLargest = std::max(kWordsPerRound[1], kWordsPerRound[2]);
   constexpr std::uint32_t kMost = 3 * 16 * kLargest + 64, kSizes = 7;
   AlignTest test(pe, 2 * kSizes * kMost + 3 * kSizes * 256, kMost);
-  // Elsewhere the loop is memcpy or entries, which differ between aligned and not at most.
+  // Elsewhere the loop is memcpy or entries, which differ at most between aligned and not.
   const std::size_t differences = pe.on_gpu() ? 5 : 2;
   for (std::size_t d = 0; d < differences; ++d) {
     for (const std::uint32_t words : kWordsPerRound) {
@@ -195,15 +197,15 @@ SPMD_TEST(every_rest_of_the_copy_loop_copies_the_right_bytes) {
 }
 
 SPMD_TEST(copies_by_given_shared_memory_copy_the_right_bytes) {
-  // Sizes from which groups use it, and around those of stages (device/pe/smem.h); blocks look at
-  // it from 64 KiB. What is not aligned goes the usual way.
+  // Sizes from which groups use it, and around those of stages (device/pe/smem.h); blocks check for
+  // it from 64 KiB. Unaligned data takes the usual path.
   constexpr std::uint32_t kStage = (kSmemGiven - device::kSmemStateBytes) / device::kSmemStages;
   constexpr std::uint32_t kSizes[] = {1008,           1024,       1047,
                                       kStage + 16,    4 * kStage, 4 * kStage + 5,
                                       9 * kStage - 1, 64 << 10,   (64 << 10) + 3 * kStage + 31};
   constexpr std::uint32_t kBases[][2] = {{0, 0}, {32, 16}, {3, 3}, {8, 0}, {0, 12}};
   constexpr std::uint32_t kLargest = (64 << 10) + 4 * kStage;
-  const std::size_t bases = pe.on_gpu() ? 5 : 1;  // else copies are as ever
+  const std::size_t bases = pe.on_gpu() ? 5 : 1;  // otherwise copies do not depend on it
   AlignTest test(pe, 5 * 9 * kLargest / 3, kLargest);
   std::vector<Transfer> list;
   std::uint32_t slot = 64;
@@ -217,13 +219,13 @@ SPMD_TEST(copies_by_given_shared_memory_copy_the_right_bytes) {
 }
 
 SPMD_TEST(large_transfers_by_small_blocks_copy_the_right_bytes) {
-  // A large copy of a block begins with what leads to a line of the target, which may be more words
-  // than it has threads.
+  // A large copy of a block begins with the words up to a cache line of the target, which may be
+  // more than it has threads.
   constexpr std::uint32_t kBytes = (64u << 10) + 13;
   AlignTest test(pe, kBytes + 256, kBytes + 256);
   for (const unsigned threads : {1u, 4u, 32u}) {
     for (const std::uint32_t difference : {0u, 2u, 1u}) {
-      if (!pe.on_gpu() && threads > 4) continue;  // the rest are memcpy
+      if (!pe.on_gpu() && threads > 4) continue;  // the rest is memcpy
       test.check_blocks({{17 ^ difference, 128 + 17, kBytes}}, threads);
     }
   }
@@ -231,8 +233,8 @@ SPMD_TEST(large_transfers_by_small_blocks_copy_the_right_bytes) {
 
 namespace {
 
-/// One block puts elements that are all zeros or all ones, a thread of another one watches those
-/// that its PE gets.
+/// One block puts elements that are all zeros or all ones; a thread of another one watches those
+/// that its PE receives.
 template <class T>
 struct PutElements {
   static constexpr std::size_t kCount = 3;
@@ -242,7 +244,7 @@ struct PutElements {
     const int peer = (ctx.my_pe() + 1) % ctx.n_pes();
     const int last = ctx.grid_size() - 1;
     if (ctx.block_rank() == last && ctx.thread_rank() == 0) {
-      // On a CPU with fewer cores than threads the putters need the watchers' core.
+      // On a CPU with fewer cores than threads the putting threads need the watchers' core.
       for (unsigned looks = 0; device::load_acquire(stop) == 0; ++looks) {
         watch(log, elements);
         device::pause(looks % 64);
@@ -276,7 +278,7 @@ void put_elements(Pe& pe, int rounds) {
     gshmem_putmem(stop.data(), std::vector<T>(1).data(), sizeof(T), pe.me());
     pe.barrier();
     const LaunchShape shape{.blocks = 2, .threads = scope == Scope::kThread ? 1 : 2 * pe.warp()};
-    // The first of them lies on no larger word's boundary.
+    // The first of them is not at a larger word's boundary.
     pe.run(shape, PutElements<T>{}, elements.data() + 1, values.data() + 1, stop.data(), rounds,
            scope);
     pe.barrier();
@@ -286,7 +288,7 @@ void put_elements(Pe& pe, int rounds) {
 }  // namespace
 
 SPMD_TEST(elements_of_a_put_to_a_mapped_pe_arrive_whole) {
-  // The same answer on all PEs: those of one host are neighbours.
+  // All PEs get the same answer: those of one host are neighbours.
   if (!pe.maps(0) || !pe.maps(pe.n() - 1)) return pe.skip("not all PEs map each other");
   const int rounds = pe.rounds(2000);
   put_elements<std::uint64_t>(pe, rounds);
@@ -295,7 +297,8 @@ SPMD_TEST(elements_of_a_put_to_a_mapped_pe_arrive_whole) {
 }
 
 SPMD_TEST(large_transfers_of_any_relative_alignment_copy_the_right_bytes) {
-  // More than any piece in which something moves it; on a GPU enough for all of its blocks.
+  // It is larger than any chunk in which a path transfers it, and on a GPU enough for all of its
+  // blocks.
   constexpr std::uint32_t kBytes = (kSanitized ? 1u << 18 : 1u << 20) + 13;
   AlignTest test(pe, kBytes + 128, kBytes + 128);
   for (const std::uint32_t difference : {0u, 8u, 1u}) {

@@ -1,5 +1,5 @@
-// Elements whose type is aligned to less than its size, and that lie across a boundary of such
-// words: what moves a single element or strided ones moves the right bytes all the same.
+// Elements whose type is aligned to less than its size, and that cross a boundary of such words:
+// transfers of single and strided elements still transfer the right bytes.
 #include "tests/spmd/spmd.h"
 
 #include <gshmem/blocks.h>
@@ -24,7 +24,7 @@ struct Color {
   std::uint8_t rgba[4];
 };
 
-/// Elements of the source and of the target that each call takes.
+/// The elements of the source and of the target that each call transfers.
 constexpr std::size_t kCount = 5, kElements = 24;
 constexpr std::ptrdiff_t kDst = 3, kSrc = 2;
 constexpr std::size_t kSingle = 16, kOfBurst = 18;
@@ -40,7 +40,7 @@ GSHMEM_FN bool same(const T& a, const T& b) {
   return true;
 }
 
-/// By one group to the next PE, and back.
+/// One group transfers to the next PE, and back.
 template <class T>
 struct MoveElements {
   GSHMEM_FN void operator()(const LaunchContext& ctx, Log log, T* target, const T* source, T* back,
@@ -65,7 +65,7 @@ struct MoveElements {
       get_outside(ctx, log, target, source, peer);
     });
   }
-  /// Into memory that is not in the heap, at the distance from a boundary that `source` has.
+  /// Gets into memory outside of the heap, with the alignment of `source`.
   GSHMEM_FN static void get_outside(const Context& ctx, Log log, const T* target, const T* source,
                                     int peer) {
     alignas(16) std::uint8_t memory[(kCount + 1) * sizeof(T)];
@@ -84,7 +84,7 @@ class ElementTest {
     pe.write(source_.data(), data_of(pe.me()));
   }
 
-  /// At every distance from a boundary that the type allows.
+  /// Tests every alignment that the type permits.
   void check() {
     for (std::size_t to = 0; to < sizeof(T); to += alignof(T)) {
       for (std::size_t from = 0; from < sizeof(T); from += alignof(T)) {

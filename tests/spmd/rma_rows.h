@@ -1,13 +1,13 @@
-// What the put and the get tests of the whole type table share: where each row's data lies. A row
-// is a type of types.def, or one of the fixed sizes and mem. Included by rma_put.cpp and
-// rma_get.cpp.
+// The common code of the put and the get tests of the whole type table: the offsets of each row's
+// data. A row is a type of types.def, or one of the fixed sizes and mem. Included by rma_put.cpp
+// and rma_get.cpp.
 #pragma once
 
 #include "tests/spmd/spmd.h"
 
 namespace gshmem::spmd {
 
-inline constexpr std::size_t kBlock = 512;  ///< bytes of one call's target, guards included
+inline constexpr std::size_t kBlock = 512;  ///< bytes of one call's target, including guards
 inline constexpr std::size_t kOffset = 3;   ///< elements before the first one of a call
 inline constexpr std::size_t kCount = 13;   ///< elements of a contiguous call
 inline constexpr std::size_t kStridedCount = 5;
@@ -16,13 +16,13 @@ inline constexpr std::uint8_t kGuard = 0xee;
 
 enum RmaOp { kPlain, kNbi, kStrided, kScalar, kRmaOps };
 
-/// Element sizes of all rows, in the order in which the tests go through them.
+/// The element sizes of all rows, in the order of the tests.
 inline constexpr std::size_t kRowSizes[] = {
 #define GSHMEM_TYPE(NAME, T, AMO, WAIT, REDUCE) sizeof(T),
 #include <gshmem/types.def>
     1, 2, 4, 8, 16, 1};
 inline constexpr int kRows = sizeof(kRowSizes) / sizeof(kRowSizes[0]);
-inline constexpr int kMemRow = kRows - 1;     ///< no strided form
+inline constexpr int kMemRow = kRows - 1;     ///< has no strided form
 inline constexpr int kTypedRows = kRows - 6;  ///< the first ones; only they have scalar forms
 
 /// `source` holds pattern(seed of the PE, i), one block per (op, row); `target` one per (op, row,
@@ -50,7 +50,7 @@ struct RmaArea {
   GSHMEM_FN std::uint64_t seed_of(int pe) const {
     return mix(seed, static_cast<std::uint64_t>(pe));
   }
-  /// What PE `pe` has at source_of<T>(op, row)[0].
+  /// Returns the value of PE `pe` at source_of<T>(op, row)[0].
   template <class T>
   GSHMEM_FN T scalar_of(int op, int row, int pe) const {
     std::uint8_t bytes[sizeof(T)];
@@ -62,7 +62,7 @@ struct RmaArea {
   }
 };
 
-/// Symmetric memory for an RmaArea, filled; and what `target` must hold at the end.
+/// Symmetric memory for an RmaArea, filled; and the expected contents of `target` at the end.
 class RmaMemory {
  public:
   explicit RmaMemory(Pe& pe)
@@ -79,7 +79,8 @@ class RmaMemory {
     pe.barrier();
   }
   [[nodiscard]] const RmaArea& area() const { return area_; }
-  /// For ops below `ops`: every block holds what its origin has, and nothing beside it.
+  /// Checks for ops below `ops` that every block holds the data of its origin, and nothing beside
+  /// it changed.
   void verify(Pe& pe, int line, int ops) const;
 
  private:

@@ -1,5 +1,5 @@
-// Sums whose roundings differ with the order: all members get the same bits, every time, in place
-// or not, by any group and by host threads.
+// Sums whose roundings depend on the order: all members get the same bits, every time, in place or
+// not, by any group and by host threads.
 #include "tests/spmd/teams.h"
 
 #include <cstring>
@@ -9,7 +9,7 @@ using namespace gshmem::spmd;
 
 namespace {
 
-/// Bits of a float or half between 2^-8 and 2^8, of either sign.
+/// Returns the bits of a float or half between 2^-8 and 2^8, of either sign.
 template <class T>
 std::uint64_t random_bits(std::uint64_t random) {
   constexpr unsigned kFraction = sizeof(T) == 2 ? 10 : 23, kBias = sizeof(T) == 2 ? 15 : 127;
@@ -48,14 +48,14 @@ class SameBits {
   explicit SameBits(Pe& pe)
       : pe_(pe), arrays_(2 * kMost), hashes_(static_cast<std::size_t>(pe.n()) + 1) {}
 
-  /// By the first way, and by those of the others that this leg draws, twice each.
+  /// Tests the first algorithm, and those of the others that this leg draws, twice each.
   void test(gshmem_team_t team, std::size_t count) {
     std::vector<std::uint8_t> first;
     for (const By by : kBy) {
-      // A thread of a GPU alone takes a microsecond for each element.
+      // A single thread of a GPU takes a microsecond for each element.
       if (by == By::kThread && count > 1000) continue;
       for (const bool in_place : {false, true}) {
-        // From members that are not mapped a thread gets 16 bytes in a round trip.
+        // From members that are not mapped a thread fetches 16 bytes per round trip.
         if (in_place && pe_.on_network() && count > 1000) continue;
         if (!first.empty() && !pe_.draws()) continue;
         for (int repeat = 0; repeat < 2; ++repeat) {

@@ -88,7 +88,7 @@ int Session::run() {
             [](const Test& a, const Test& b) { return std::string(a.name) < b.name; });
   const std::unique_ptr<Runtime> runtime = join();
   if (std::getenv("SPMD_READS_NEED_DUMP") != nullptr) {
-    // As on GPUs that ask for it. Contexts that are made later have flags of their own.
+    // This is the flag of GPUs that need it. Contexts that are made later have flags of their own.
     const_cast<abi::DeviceState*>(gshmemi_ambient()->state)->nic.flags |= abi::kNicReadNeedsDump;
   }
   Pe pe(options_.mode, options_.seed, options_.sample);

@@ -1,5 +1,5 @@
-// One PE's way through a run of the suite: join the job, run the tests, leave. Included by main.cpp
-// and by the tests of init and finalize.
+// One PE's run of the suite: join the job, run the tests, leave. Included by main.cpp and by the
+// tests of init and finalize.
 #pragma once
 
 #include "tests/spmd/spmd.h"
@@ -12,7 +12,7 @@ struct Options {
   Mode mode = Mode::kThreads;
   int pes = 2;
   std::uint64_t seed = 1;
-  unsigned sample = 1;             ///< one of so many combinations is made (Pe::draws)
+  unsigned sample = 1;             ///< one of this many combinations is run (Pe::draws)
   std::vector<std::string> names;  ///< tests to run; empty = all
 };
 
@@ -28,7 +28,7 @@ class Session {
   /// True where a PE can join the job again after finalize.
   [[nodiscard]] bool can_rejoin() const { return options_.mode != Mode::kUid; }
   [[nodiscard]] const Options& options() const { return options_; }
-  /// Runs what was asked for; returns the number of tests that failed on this PE.
+  /// Runs the requested tests; returns the number of tests that failed on this PE.
   int run();
 
  private:
@@ -41,7 +41,7 @@ class Session {
   const gshmemx_uniqueid_t* id_;
 };
 
-/// Why life tests are left out where a PE cannot rejoin.
+/// Why life tests are skipped if a PE cannot rejoin.
 inline constexpr char kJoinsOnce[] = "a job of a unique id can be joined once";
 
 /// A test that joins and leaves the job itself, more than once; failures go to `failures`.

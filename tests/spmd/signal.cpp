@@ -35,7 +35,7 @@ struct SignalWaits {
   }
 };
 
-/// By the names of OpenSHMEM 1.6; the words begin at 10.
+/// Uses the names of OpenSHMEM 1.6; the words begin at 10.
 struct SetAndAdd {
   GSHMEM_FN void operator()(const LaunchContext&, Log log, std::uint64_t* signals) const {
     const int next = (gshmem_my_pe() + 1) % gshmem_n_pes();
@@ -50,7 +50,7 @@ struct SetAndAdd {
   }
 };
 
-/// What all PEs add to a word is there once, and then nothing.
+/// The sum that all PEs add to a word is there once, and is then reset.
 struct CountAndReset {
   GSHMEM_FN void operator()(const LaunchContext& ctx, Log log, std::uint64_t* signal,
                             int rounds) const {
@@ -88,20 +88,20 @@ struct SignalRing {
     with_group(ctx, scope, [&](auto group) {
       for (int round = 1; round <= rounds; ++round) {
         const std::uint64_t now = static_cast<std::uint64_t>(round);
-        // Small ones are the likely race; a few of every round are large.
+        // Small sizes are the likely race; a few of every round are large.
         const int count = static_cast<int>(mix(seed, now) % (round % 8 ? 9 : kWords)) + 1;
         for (int i = group.thread_rank(); i < count; i += group.size()) {
           source[i] = word(seed, me, round, i);
         }
         group.sync();
-        // Set and add alternate and mean the same.
+        // Set and add alternate and have the same effect.
         const Signal signal{arrived, round % 2 ? now : 1u, round % 2 ? Signal::kSet : Signal::kAdd};
         const std::size_t n = static_cast<std::size_t>(count);
         if (form == Form::kBlocking)
           ctx.put_signal(group, data, source, n, signal, next);
         else
           ctx.put_signal_nbi(group, data, source, n, signal, next);
-        // Every thread waits for itself: all must see the payload.
+        // Every thread waits itself: all must see the payload.
         SPMD_EQ(log, ctx.signal_wait_until(arrived, Cmp::kGe, now), now);
         for (int i = group.thread_rank(); i < count; i += group.size()) {
           SPMD_EQ(log, data[i], word(seed, previous, round, i), now);
@@ -214,7 +214,7 @@ __global__ void keep_busy(long long clocks) {
 }
 #endif
 
-/// As a program clears its flags: in the default stream, which may still have something to do.
+/// It clears flags as a program does: in the default stream, which may still be busy.
 bool clear(const Pe& pe, void* memory, std::size_t bytes) {
 #if defined(__CUDACC__)
   if (pe.on_gpu()) {

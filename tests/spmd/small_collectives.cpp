@@ -1,5 +1,5 @@
-// Collectives of few bytes, thousands of them with nothing between, by teams that have members in
-// common: those go by packets where all members map each other.
+// Collectives of few bytes, thousands of them one directly after the other, by teams that have
+// members in common: they use packets if all members map each other.
 #include "tests/spmd/late.h"
 #include "tests/spmd/teams.h"
 
@@ -9,18 +9,18 @@ using namespace gshmem::spmd;
 namespace {
 
 constexpr int kTeams = 4;
-constexpr std::size_t kMost = 24;  ///< bytes that one member gives to one other at most
+constexpr std::size_t kMost = 24;  ///< the maximum bytes that one member sends to another
 
-/// A reduction in place or not, a fcollect, an alltoall and a broadcast in turn, of bytes that the
-/// round says. A member that has come out of a round is to find the others through with the one
-/// before. Now and then threads come late.
+/// Makes a reduction in place or not, a fcollect, an alltoall and a broadcast in turn, with sizes
+/// that depend on the round. A member that has left a round must find that the others have finished
+/// the previous one. Some threads come late.
 struct SmallRounds {
   gshmem_team_t teams[kTeams];
 
   GSHMEM_FN static std::uint8_t byte(int pe, int round, std::size_t i) {
     return pattern(mix(static_cast<std::uint64_t>(round), static_cast<std::uint64_t>(pe)), i);
   }
-  /// Room for the source, and for what comes in two rounds.
+  /// Returns the size of the source, and of the data that arrives in two rounds.
   GSHMEM_FN static std::size_t room(int n) { return static_cast<std::size_t>(n) * kMost; }
 
   template <class Group>
@@ -62,7 +62,7 @@ struct SmallRounds {
         SPMD_EQ(log, dest[i], byte(pe(static_cast<int>(i / bytes)), round, first + i % bytes), tag);
       }
     }
-    group.sync();  // a thread's source may be another thread's to look at
+    group.sync();  // another thread may check a thread's source
   }
   GSHMEM_FN void operator()(const LaunchContext& ctx, Log log, std::uint8_t* memory,
                             int rounds) const {

@@ -1,6 +1,6 @@
 // Copies of blocks that have given shared memory: signals follow the payload, sources may be in
-// shared memory, and what is released, or left to the next kernel, is nobody's. Bytes and
-// alignments: rma_align.cpp.
+// shared memory, and memory that is released, or left to the next kernel, is not used. Bytes and
+// alignments are tested by rma_align.cpp.
 #include "tests/spmd/smem.h"
 
 using namespace gshmem;
@@ -8,11 +8,11 @@ using namespace gshmem::spmd;
 
 namespace {
 
-/// More than any group needs to use shared memory.
+/// More than the size from which any group uses shared memory.
 constexpr std::size_t kSmemCopy = (64u << 10) + 4096 + 16;
 
 /// One group puts to the next PE with a signal, from a source that it has just written, and reads
-/// what the previous one has put.
+/// the data of the previous PE.
 struct SignalledBySmem {
   std::uint8_t *source, *target, *host;
   std::uint64_t *signal, *read;
@@ -57,8 +57,8 @@ struct SignalledBySmem {
   }
 };
 
-/// Puts of bytes that the block has written to shared memory; it gives what the library needs for
-/// such, or nothing.
+/// Puts bytes that the block has written to shared memory; it gives the memory that the library
+/// needs for this, or none.
 struct FromSmem {
   GSHMEM_FN void operator()(const LaunchContext& ctx, Log log, std::uint8_t* target,
                             std::uint8_t* host, Scope scope, bool gives) const {
@@ -79,7 +79,7 @@ struct FromSmem {
   }
 };
 
-/// Memory that the block has back, or that an earlier kernel has left given, is not used.
+/// Memory that the block has taken back, or that an earlier kernel has given, is not used.
 struct NotGiven {
   GSHMEM_FN void operator()(const LaunchContext& ctx, Log log, std::uint8_t* target,
                             const std::uint8_t* source, std::uint8_t* host, Scope scope) const {
@@ -103,7 +103,7 @@ struct NotGiven {
       ctx.block().sync();
       untouched();
     }
-    if (ctx.thread_rank() == 0) ctx.give_smem(smem, kSmemGiven);  // and leaves it
+    if (ctx.thread_rank() == 0) ctx.give_smem(smem, kSmemGiven);  // and does not take it back
     ctx.block().sync();
     put();
     ctx.quiet();
@@ -173,7 +173,7 @@ SPMD_TEST(ask_smem_tells_the_sizes_of_shared_memory) {
   SPMD_CHECK(pe, barriers > 0 && barriers < least);
   SPMD_CHECK(pe, least < gshmemx_ask_smem(GSHMEMX_SMEM_RECOMMENDED));
   SPMD_EQ(pe, barriers % 16, 0);
-  // Host threads may call them, as in CPU mode kernels do.
+  // Host threads may call them, like kernels in CPU mode.
   SymmetricArray<std::uint8_t> memory(static_cast<std::size_t>(least));
   for (int i = 0; i < 2; ++i) {
     gshmemx_give_smem(memory.data(), memory.size());

@@ -1,16 +1,16 @@
 // Shared memory that the blocks of a test give for their copies. Included by rma_align.cpp and
-// smem.cpp. In CPU mode a block's is a part of memory of the host.
+// smem.cpp. In CPU mode a block uses a part of host memory.
 #pragma once
 
 #include "tests/spmd/spmd.h"
 
 namespace gshmem::spmd {
 
-/// Of a block: what it gives, and bytes before and after that which nobody may touch.
+/// The bytes that a block gives, and the guard bytes before and after them.
 inline constexpr std::size_t kSmemGuard = 64, kSmemGiven = device::kSmemMinimum;
 inline constexpr std::size_t kSmemBytes = kSmemGiven + 2 * kSmemGuard;
 
-/// All kSmemBytes of the calling block. `host`: as many for every block.
+/// Returns all kSmemBytes of the calling block. `host` has as many for every block.
 GSHMEM_FN std::uint8_t* block_smem([[maybe_unused]] const LaunchContext& ctx,
                                    [[maybe_unused]] std::uint8_t* host) {
 #if defined(__CUDA_ARCH__)
@@ -22,7 +22,8 @@ GSHMEM_FN std::uint8_t* block_smem([[maybe_unused]] const LaunchContext& ctx,
 #endif
 }
 
-/// By all threads of the block, which then meets: bytes [begin, end) are `value`; they still are.
+/// All threads of the block call it, and then synchronize: sets bytes [begin, end) to `value`;
+/// expect_bytes checks that they still have it.
 GSHMEM_FN void fill_bytes(const LaunchContext& ctx, std::uint8_t* bytes, std::size_t begin,
                           std::size_t end, std::uint8_t value) {
   const auto first = static_cast<std::size_t>(ctx.thread_rank());
@@ -38,15 +39,15 @@ GSHMEM_FN void expect_bytes(const LaunchContext& ctx, Log log, const std::uint8_
   ctx.block().sync();
 }
 
-/// Calls `work()` on all threads of blocks that have given shared memory; nothing but that is
-/// touched, and it is the block's again.
+/// Calls `work()` on all threads of blocks that have given shared memory; only that is accessed,
+/// and it belongs to the block again afterwards.
 template <class Work>
 GSHMEM_FN void with_smem(const LaunchContext& ctx, Log log, std::uint8_t* host, const Work& work) {
   constexpr std::size_t kEnd = kSmemGuard + kSmemGiven;
   std::uint8_t* const smem = block_smem(ctx, host);
   fill_bytes(ctx, smem, 0, kSmemGuard, 0xa7);
   fill_bytes(ctx, smem, kEnd, kSmemBytes, 0xa7);
-  // Either may give and take back: one thread, or all.
+  // One thread may give and take back, or all.
   const bool mine = ctx.block_rank() % 2 != 0 || ctx.thread_rank() == ctx.block_size() - 1;
   if (mine) ctx.give_smem(smem + kSmemGuard, kSmemGiven);
   ctx.block().sync();

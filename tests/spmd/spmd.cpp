@@ -40,7 +40,7 @@ int Pe::rounds(int count) const {
   if (on_network()) return count < 50 ? 1 : count / 50;
   const bool shared = gshmemx_init_status() == GSHMEMX_INIT_STATUS_LIMITED_MPG;
   const bool processes = gshmemx_init_status() == GSHMEMX_INIT_STATUS_FULL_MPG;
-  // Threads that are many more than the cores take turns at every step.
+  // If there are many more threads than cores, they take turns at every step.
   static const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   const int turns = on_gpu_ || n_ <= 2 * cores ? 1 : n_ / cores;
   const int sampled = sample_ > 1 && !on_gpu_ ? 4 : 1;
@@ -92,9 +92,8 @@ void Pe::collect() {
   gshmem_quiet();
 }
 
-// In CPU mode a PE's heap is memory like any other. Not by the library there: over the network,
-// memory outside of the heap travels inside queue entries, and would take nearly all of the suite's
-// time.
+// In CPU mode a PE's heap is ordinary memory. The library is not used there: over the network, data
+// outside of the heap is inside of queue entries, which would take nearly all of the suite's time.
 std::vector<std::uint8_t> Pe::read(const void* symmetric, std::size_t bytes) const {
   const auto* const at = static_cast<const std::uint8_t*>(symmetric);
   if (!on_gpu_) return {at, at + bytes};

@@ -1,7 +1,7 @@
 // The conformance suite's registry: test bodies that every leg runs unchanged (threads, processes,
-// GPUs). Included by every test of tests/spmd. A body runs once per PE, all PEs at the same time,
-// inside one initialized job; its checks collect failures and never throw, so that no PE leaves its
-// peers behind in a collective.
+// GPUs). Included by every test of tests/spmd. A body runs once per PE, on all PEs at the same
+// time, inside one initialized job. Its checks collect failures and never throw, so that no PE
+// leaves its peers waiting in a collective.
 #pragma once
 
 #include "tests/spmd/log.h"
@@ -12,10 +12,10 @@
 
 namespace gshmem::spmd {
 
-/// How the PEs of this run came to be.
+/// How the PEs of this run were started.
 enum class Mode { kThreads, kLaunched, kUid, kUidAddress };
 
-/// Why a body is left out where !Pe::c_api_in_kernels().
+/// Why a body is skipped if !Pe::c_api_in_kernels().
 inline constexpr char kTwoPesOnAGpu[] = "two PEs of this process are on one GPU";
 
 /// One PE of the job, for the host part of a test.
@@ -29,32 +29,33 @@ class Pe {
   [[nodiscard]] int previous() const { return (me_ + n_ - 1) % n_; }
   [[nodiscard]] bool on_gpu() const { return on_gpu_; }
   [[nodiscard]] Mode mode() const { return mode_; }
-  /// PE `target` should be reached by load and store: those of this host, or none
-  /// (GSHMEM_P2P=0). A leg with several hosts says how many PEs each has (SPMD_PES_PER_HOST).
+  /// Should PE `target` be reached by load and store? Those of this host are, or none
+  /// (GSHMEM_P2P=0). A leg with several hosts sets the number of PEs on each (SPMD_PES_PER_HOST).
   [[nodiscard]] bool maps(int target) const;
-  /// What the PE posts goes over the network path, which may be a thousand times slower.
+  /// Do the PE's operations use the network path, which may be a thousand times slower?
   [[nodiscard]] bool on_network() const;
   /// Threads in a warp of a launch.
   [[nodiscard]] unsigned warp() const { return on_gpu_ ? 32u : 4u; }
-  /// False where the C API in a kernel cannot know its PE: two PEs of this process on one GPU.
+  /// Returns false if the C API in a kernel cannot find its PE: two PEs of this process use one
+  /// GPU.
   [[nodiscard]] bool c_api_in_kernels() const { return c_api_in_kernels_; }
   /// Seed of the running test, the same on all PEs.
   [[nodiscard]] std::uint64_t seed() const { return seed_; }
-  /// `count` repetitions, fewer where they are slow (sanitizers, PEs that share a GPU).
+  /// Returns `count` repetitions, fewer if they are slow (sanitizers, PEs that share a GPU).
   [[nodiscard]] int rounds(int count) const;
-  /// Whether this run makes the next of many combinations that differ little: one leg of each path
-  /// makes all, the others about one of --sample, by the seed. The same on all PEs that ask as
-  /// often.
+  /// Does this run test the next of many combinations that differ little? One leg of each path
+  /// tests all, the others about one of --sample, by the seed. All PEs that call it equally often
+  /// get the same answer.
   [[nodiscard]] bool draws() { return mix(seed_ + 1, ++drawn_) % sample_ == 0; }
 
-  /// Launches `functor(ctx, log, args...)` for this PE, waits for it, and takes over its failures.
+  /// Launches `functor(ctx, log, args...)` for this PE, waits for it, and collects its failures.
   template <class F, class... Args>
   void run(LaunchShape shape, const F& functor, Args... args) {
     launch(shape, functor, Log{log_.data()}, args...);
     synchronize();
     collect();
   }
-  /// For launches of a test's own, which have ended when the body does.
+  /// For a test's own launches, which have ended when the body ends.
   [[nodiscard]] Log log() const { return {const_cast<LogArea*>(log_.data())}; }
   /// For device functions that a test calls on its host thread.
   [[nodiscard]] Log host_log() { return {&host_area_}; }
@@ -67,14 +68,14 @@ class Pe {
     fail(line, "got " + text(actual) + ", expected " + text(expected) +
                    (tag ? ", tag " + std::to_string(tag) : ""));
   }
-  /// Bytes of this PE's heap against what they should be; reports the first that differs.
+  /// Compares bytes of this PE's heap with the expected ones; reports the first difference.
   void equal_bytes(int line, const std::vector<std::uint8_t>& actual,
                    const std::vector<std::uint8_t>& expected);
-  /// The body ends here, for it has nothing to test in this run.
+  /// Ends the body, which has nothing to test in this run.
   void skip(const char* why) { skipped_ = why; }
   /// Threads: any, as all checks.
   void fail(int line, const std::string& what);
-  /// This PE's copy of symmetric memory.
+  /// Returns this PE's copy of symmetric memory.
   [[nodiscard]] std::vector<std::uint8_t> read(const void* symmetric, std::size_t bytes) const;
   void write(void* symmetric, const std::vector<std::uint8_t>& bytes) const;
 
@@ -114,7 +115,7 @@ struct Test {
   void (*body)(Pe&);
 };
 inline constexpr Scope kScopes[] = {Scope::kThread, Scope::kWarp, Scope::kBlock};
-/// A launch with several groups of that kind; blocks of an odd size.
+/// Returns a launch with several groups of that kind; blocks have an odd size.
 [[nodiscard]] inline LaunchShape shape_of(const Pe& pe, Scope scope) {
   switch (scope) {
     case Scope::kThread:
@@ -127,7 +128,7 @@ inline constexpr Scope kScopes[] = {Scope::kThread, Scope::kWarp, Scope::kBlock}
   return {.blocks = 2, .threads = pe.on_gpu() ? 100u : 5u};
 }
 
-/// The same with one group.
+/// Returns a launch with one group.
 [[nodiscard]] inline LaunchShape one_group(const Pe& pe, Scope scope) {
   LaunchShape shape = shape_of(pe, scope);
   shape.blocks = 1;

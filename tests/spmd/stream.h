@@ -1,5 +1,5 @@
-// A CUDA stream of a test, and launches in it. In CPU mode there are no streams: what would go into
-// one is done at once. Included by tests of on_stream calls.
+// A CUDA stream of a test, and launches in it. In CPU mode there are no streams: the work is done
+// at once. Included by tests of on_stream calls.
 #pragma once
 
 #include "tests/spmd/spmd.h"
@@ -8,14 +8,13 @@
 
 namespace gshmem::spmd {
 
-/// Why a body is left out in CPU mode.
+/// Why a body is skipped in CPU mode.
 inline constexpr char kNoStreams[] = "there are no streams in CPU mode";
 
-/// Whether a body that waits in streams has to be left out: PEs of one process share a GPU's
-/// context. CUDA does not promise that streams of one context run side by side. On an H100 with 4
-/// such PEs the next kernel of one stream did not start as long as those of three others waited for
-/// it, with 8 and with 32 hardware queues. Processes under MPS, one for each PE, run the same
-/// bodies.
+/// Must a body that waits in streams be skipped, because PEs of one process share a GPU's context?
+/// CUDA does not promise that streams of one context run concurrently. On an H100 with 4 such PEs
+/// the next kernel of one stream did not start while those of three others waited for it, with 8
+/// and with 32 hardware queues. Processes under MPS, one for each PE, run the same bodies.
 [[nodiscard]] inline bool streams_hold_each_other_up(Pe& pe) {
   const bool share = pe.on_gpu() && pe.mode() == Mode::kThreads &&
                      gshmemx_init_status() == GSHMEMX_INIT_STATUS_LIMITED_MPG;
@@ -23,8 +22,8 @@ inline constexpr char kNoStreams[] = "there are no streams in CPU mode";
   return share;
 }
 
-/// How many streams each PE may have at most, of `wanted`, so that every one has a hardware queue
-/// of its own: many processes under MPS have few each.
+/// Returns how many streams each PE may have at most, of `wanted`, so that every one has a hardware
+/// queue of its own: many processes under MPS have few each.
 [[nodiscard]] inline std::size_t most_streams(const Pe& pe, std::size_t wanted) {
   const bool is_crowded = gshmemx_init_status() == GSHMEMX_INIT_STATUS_FULL_MPG && pe.n() > 4;
   return is_crowded ? std::min<std::size_t>(wanted, 2) : wanted;

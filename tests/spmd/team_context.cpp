@@ -1,5 +1,5 @@
-// Contexts of teams: every kind of call by one names PEs by their numbers in the team, in kernels
-// and on host threads, for teams of every shape. And the configuration of teams.
+// Contexts of teams: every kind of call on one names PEs by their numbers in the team, in kernels
+// and on host threads, for teams of every shape. Also the configuration of teams.
 #include "tests/spmd/handles.h"
 #include "tests/spmd/teams.h"
 
@@ -8,7 +8,8 @@ using namespace gshmem::spmd;
 
 namespace {
 
-/// What members write at each other: member i at place i of each array, but for the sum.
+/// The data that members write to each other: that of member i is at index i of each array, except
+/// the sum.
 struct Board {
   std::uint64_t *single, *several, *fetched, *signals, *sum, *source;
   static constexpr int kSeveral = 3;
@@ -29,7 +30,7 @@ GSHMEM_FN std::uint64_t value(int from, int to, int what) {
   return static_cast<std::uint64_t>(((from + 1) * 1000 + to) * 10 + what);
 }
 
-/// Member `to` of the team gets one of each; its own word for this one is there before.
+/// Member `to` of the team receives one of each; its own word for this one was there before.
 GSHMEM_FN void send(gshmem_ctx_t ctx, const Board& board, int me, int to) {
   constexpr int kSeveral = Board::kSeveral;
   gshmem_ctx_uint64_p(ctx, board.single + me, value(me, to, 1), to);
@@ -79,7 +80,7 @@ struct ExchangeInKernel {
   }
 };
 
-/// By groups, which put together.
+/// Groups put together.
 struct PutByBlock {
   GSHMEM_FN void operator()(const LaunchContext& ctx, Log log, gshmem_ctx_t by, gshmem_team_t team,
                             Board board) const {
@@ -180,14 +181,14 @@ SPMD_TEST(teams_keep_their_configuration) {
   SPMD_EQ(pe, gshmem_team_get_config(team, GSHMEM_TEAM_NUM_CONTEXTS, &got), 0);
   SPMD_EQ(pe, got.num_contexts, 3);
   SPMD_EQ(pe, got.uniqueid, UINT64_MAX);
-  // What the mask does not name stays.
+  // Fields that the mask does not name do not change.
   got.num_contexts = 7;
   got.uniqueid = 7;
   SPMD_EQ(pe, gshmem_team_get_config(team, 0, &got), 0);
   SPMD_CHECK(pe, got.num_contexts == 7 && got.uniqueid == 7);
   SPMD_EQ(pe, gshmem_team_get_config(team, GSHMEMX_TEAM_UNIQUEID, &got), 0);
   SPMD_CHECK(pe, got.num_contexts == 7 && got.uniqueid == UINT64_MAX);
-  // A mask without fields leaves the config alone; no context is as good a wish as some.
+  // With a mask without fields the config is ignored; a wish for no contexts is valid, too.
   gshmem_team_t plain = 77, id = 77;
   gshmem_team_config_t none = GSHMEM_TEAM_CONFIG_INITIALIZER;
   none.num_contexts = 0;

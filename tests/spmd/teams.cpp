@@ -1,5 +1,5 @@
-// Teams: their members are those of a sequential model on every PE, and nobody leaves a sync of one
-// before all members have entered it, in every scope, whatever other teams do meanwhile.
+// Teams: their members are those of a sequential model on every PE, and no member leaves a sync
+// before all have entered it, in every scope, whatever other teams do at the same time.
 #include "tests/spmd/groups.h"
 #include "tests/spmd/teams.h"
 
@@ -30,7 +30,7 @@ void check_members(Pe& pe, int line, gshmem_team_t team, const Pes& expected) {
   }
 }
 
-/// As the rounds of barrier_all (barrier.cpp), among the members.
+/// Makes the rounds of barrier_all (barrier.cpp) among the members.
 struct TeamRounds {
   GSHMEM_FN void operator()(const LaunchContext& ctx, Log log, std::uint64_t* entered, int rounds,
                             Scope scope, gshmem_team_t team, bool barrier) const {
@@ -61,7 +61,7 @@ void reset(Pe& pe, SymmetricArray<std::uint64_t>& words) {
   pe.barrier();
 }
 
-/// Every block has a team, and makes the rounds of it.
+/// Every block has a team, and makes its rounds.
 constexpr int kTeamsAtATime = 5;
 struct TeamsAtATime {
   gshmem_team_t teams[kTeamsAtATime];
@@ -104,7 +104,7 @@ struct CompletingTeamBarrier {
   }
 };
 
-/// Of a handle that is no team of ours, but a predefined one of NVSHMEM's.
+/// For a handle that names no team here, but a predefined one of NVSHMEM.
 struct AskForNoTeam {
   GSHMEM_FN void operator()(const LaunchContext& ctx, Log log, gshmem_team_t none) const {
     SPMD_EQ(log, ctx.team_my_pe(none), -1);
@@ -114,7 +114,7 @@ struct AskForNoTeam {
   }
 };
 
-/// What a sequential program knows of all teams. Where this PE is a member, `team` is its handle.
+/// The state of all teams in a sequential program. If this PE is a member, `team` is its handle.
 struct Model {
   Pes pes;
   gshmem_team_t team;
@@ -122,7 +122,7 @@ struct Model {
 
 bool has(const Pes& pes, int pe) { return std::find(pes.begin(), pes.end(), pe) != pes.end(); }
 
-/// Every `stride`th of `from`, `size` times.
+/// Returns every `stride`th of `from`, `size` times.
 Pes every(const Pes& from, int start, int stride, int size) {
   Pes chosen;
   for (int i = 0; i < size; ++i) {
@@ -165,8 +165,8 @@ void split_2d_by_model(Pe& pe, const Model& parent, int xrange, std::vector<Mode
   }
 }
 
-/// Each group of four warps makes barriers of a team of its own: the last thread of it tells, and
-/// all of them see that every member has.
+/// Each group of four warps makes barriers of a team of its own: its last thread sets a flag, and
+/// all of them see those of every member.
 struct BarriersByWarpgroup {
   GSHMEM_FN void operator()(const LaunchContext& ctx, Log log, std::uint64_t* entered,
                             gshmem_team_t first, gshmem_team_t second, int width,
@@ -194,7 +194,7 @@ SPMD_TEST(predefined_teams_agree_on_their_members) {
   Pes all(static_cast<std::size_t>(pe.n()));
   std::iota(all.begin(), all.end(), 0);
   check_members(pe, __LINE__, GSHMEM_TEAM_WORLD, all);
-  // All tell all where that is little, or where flags need no network.
+  // All members signal all others if these are few, or if flags do not use the network.
   const bool mapped = std::all_of(all.begin(), all.end(),
                                   [&](int other) { return other == pe.me() || pe.maps(other); });
   const bool flat = pe.n() <= (mapped ? abi::kFlatPes : abi::kFlatPesByNetwork);
@@ -218,7 +218,7 @@ SPMD_TEST(predefined_teams_agree_on_their_members) {
       gshmem_quiet();
     }
     pe.barrier();
-    // All that have written here have the same members.
+    // All PEs that have written here have the same members.
     Pes seen = theirs.to_vector(pe.me());
     seen.resize(pes.size());
     SPMD_CHECK(pe, seen == pes);
@@ -318,14 +318,15 @@ SPMD_TEST(host_threads_of_a_pe_sync_distinct_teams_at_the_same_time) {
   void* const handle = gshmemx_pe_handle();
   std::vector<std::thread> threads;
   for (const OwnTeam& team : teams) {
-    // Of all PEs a host thread of each meets on the board; the others have slots of their own.
+    // For all PEs a host thread of each synchronizes on the board; the other teams have slots of
+    // their own.
     if (team.get() == GSHMEM_TEAM_INVALID || team.get() == GSHMEM_TEAM_WORLD) continue;
     threads.emplace_back([&, handle] {
       SPMD_EQ(pe, gshmemx_bind_thread(handle), 0);
       for (int round = 0; round < pe.rounds(100); ++round) {
         SPMD_EQ(pe, gshmem_team_sync(team.get()), 0);
       }
-      // Teams of teams, made at the same time as those of other threads.
+      // Teams of teams, created at the same time as those of other threads.
       for (int round = 0; round < std::max(pe.rounds(20), 2); ++round) {
         const int n = gshmem_team_n_pes(team.get());
         const OwnTeam part = split(pe, team.get(), n - 1, -1, n);
@@ -382,8 +383,7 @@ SPMD_TEST(teams_can_be_made_and_destroyed_a_thousand_times) {
   SymmetricArray<std::uint64_t> entered(1);
   const int n = pe.n(), rounds = pe.rounds(1000);
   for (int round = 0; round < rounds; ++round) {
-    // Those that come later in the same slot have other members, and syncs of all kinds behind
-    // them.
+    // Later teams in the same slot have other members, after syncs of all kinds.
     const int size = 1 + round % n;
     const OwnTeam team = split(pe, GSHMEM_TEAM_WORLD, 0, 1, size);
     SPMD_EQ(pe, team.get() != GSHMEM_TEAM_INVALID, pe.me() < size);
@@ -392,7 +392,7 @@ SPMD_TEST(teams_can_be_made_and_destroyed_a_thousand_times) {
     if (round % 50 == 0) {
       pe.run(one_group(pe, Scope::kBlock), TeamRounds{}, entered.data(), 3, Scope::kBlock,
              team.get(), false);
-      SPMD_EQ(pe, gshmem_team_sync(team.get()), 0);  // all have looked
+      SPMD_EQ(pe, gshmem_team_sync(team.get()), 0);  // all have checked
       gshmem_uint64_p(entered.data(), 0, pe.me());
       gshmem_quiet();
       SPMD_EQ(pe, gshmem_team_sync(team.get()), 0);
@@ -401,7 +401,7 @@ SPMD_TEST(teams_can_be_made_and_destroyed_a_thousand_times) {
 }
 
 SPMD_TEST(a_team_too_many_is_an_error_on_all_members) {
-  std::vector<OwnTeam> teams;  // the last PE is no member, and may have others
+  std::vector<OwnTeam> teams;  // the last PE is not a member, and may be in others
   const int size = std::max(pe.n() - 1, 1);
   int status = 0;
   while (status == 0) {
@@ -413,7 +413,7 @@ SPMD_TEST(a_team_too_many_is_an_error_on_all_members) {
   SPMD_EQ(pe, status, static_cast<int>(GSHMEMX_ERROR_OUT_OF_MEMORY));
   const auto& state = *gshmemi_ambient()->state;
   SPMD_EQ(pe, teams.size() + GSHMEMX_TEAM_SAME_MYPE_NODE + 1, std::size_t{state.n_teams});
-  // Two are one too many, too, and take none.
+  // Two more are too many, and then none is created.
   teams.pop_back();
   gshmem_team_t x = 77, y = 77;
   SPMD_EQ(pe, gshmem_team_split_2d(GSHMEM_TEAM_WORLD, 1, nullptr, 0, &x, nullptr, 0, &y),
@@ -446,7 +446,7 @@ SPMD_TEST(bad_splits_are_errors_on_all_members) {
   SPMD_EQ(pe, code(GSHMEM_TEAM_WORLD, 0, 1, 1, GSHMEM_TEAM_NUM_CONTEXTS), kBad);
   SPMD_EQ(pe, code(GSHMEM_TEAM_INVALID, 0, 1, 1), kBad);
   SPMD_EQ(pe, code(12345, 0, 1, 1), kBad);
-  SPMD_EQ(pe, code(GSHMEM_TEAM_WORLD, 0, INT_MAX, 1), 0);  // of one member it does not matter
+  SPMD_EQ(pe, code(GSHMEM_TEAM_WORLD, 0, INT_MAX, 1), 0);  // with one member it does not matter
   if (n > 1) {
     SPMD_EQ(pe, code(GSHMEM_TEAM_WORLD, 0, 0, 2), kBad);
     SPMD_EQ(pe, code(GSHMEM_TEAM_WORLD, 1, 1, n), kBad);
@@ -457,7 +457,7 @@ SPMD_TEST(bad_splits_are_errors_on_all_members) {
     SPMD_EQ(pe, code(GSHMEM_TEAM_WORLD, 0, pe.me() == 0 ? 2 : 1, 1), kDiffers);
     SPMD_EQ(pe, code(GSHMEM_TEAM_WORLD, 0, 1, pe.me() == 0 ? 2 : 1), kDiffers);
   }
-  // What is wrong on one of them.
+  // One of them passes a wrong argument.
   gshmem_team_t team = 77, other = 77;
   SPMD_EQ(pe,
           gshmem_team_split_strided(GSHMEM_TEAM_WORLD, 0, 1, n, nullptr, 0,
@@ -490,7 +490,7 @@ SPMD_TEST(random_pes_in_random_order_make_a_team_by_an_id) {
     const OwnTeam team = team_of(pe, pes, static_cast<int>(random.below(all.size())));
     check_members(pe, __LINE__, team.get(), pes);
     if (team.get() == GSHMEM_TEAM_INVALID) continue;
-    // A part of it knows its members after the whole is gone.
+    // A part of a team keeps its members after the whole was destroyed.
     const int n = static_cast<int>(pes.size());
     gshmem_team_t part = 77;
     {
@@ -516,7 +516,7 @@ SPMD_TEST(what_is_wrong_with_a_team_by_an_id_is_an_error_on_all_who_come) {
     team = 77;
     const int code = join(team, id, size, index);
     SPMD_EQ(pe, team == GSHMEM_TEAM_INVALID, code != 0);
-    // Nobody comes by this id any more.
+    // No PE uses this id any more.
     SPMD_CHECK(pe, code == 0 || join(team, id, n, me) != 0);
     pe.barrier();
     return code;
@@ -528,10 +528,10 @@ SPMD_TEST(what_is_wrong_with_a_team_by_an_id_is_an_error_on_all_who_come) {
   SPMD_EQ(pe, status(n, me == n - 1 ? n : me), kBad);
   if (n > 1) SPMD_EQ(pe, status(n, me == 0 ? 1 : me), kBad);
   if (n > 2) SPMD_EQ(pe, status(me == 0 ? n - 1 : n, me), static_cast<int>(GSHMEMX_ERROR_SYMMETRY));
-  // An id of nobody, of no PE, and of a PE that has not made it.
+  // The ids belong to nobody, to no PE, and to a PE that has not made it.
   for (const std::uint64_t id : {std::uint64_t{0}, UINT64_MAX, std::uint64_t{1} << 32 | 0x7fffffff})
     SPMD_EQ(pe, join(team, id, 1, 0), kBad);
-  // What is wrong on one of them: the others hear of it.
+  // One of them passes a wrong argument: the others are notified.
   const gshmemx_team_uniqueid_t id = share_id(pe, 0);
   gshmem_team_config_t config = GSHMEM_TEAM_CONFIG_INITIALIZER;
   config.uniqueid = id;

@@ -1,4 +1,4 @@
-// Teams of a test: every shape that a PE is in. Included by the tests of teams and collectives.
+// The teams of a test, of every shape. Included by the tests of teams and collectives.
 #pragma once
 
 #include "tests/spmd/spmd.h"
@@ -12,7 +12,7 @@ namespace gshmem::spmd {
 
 using Pes = std::vector<int>;
 
-/// A team that this PE is in, and goes with the object unless it is predefined.
+/// A team that this PE is in; it is destroyed with the object unless it is predefined.
 class OwnTeam {
  public:
   explicit OwnTeam(gshmem_team_t team) : team_(team) {}
@@ -32,14 +32,14 @@ inline OwnTeam split(Pe& pe, gshmem_team_t parent, int start, int stride, int si
   return OwnTeam(team);
 }
 
-/// The status of joining a team by `id`.
+/// Joins a team by `id` and returns the status.
 inline int join(gshmem_team_t& team, gshmemx_team_uniqueid_t id, int size, int index) {
   gshmem_team_config_t config = GSHMEM_TEAM_CONFIG_INITIALIZER;
   config.uniqueid = id;
   return gshmemx_team_init(&team, &config, GSHMEMX_TEAM_UNIQUEID, size, index);
 }
 
-/// An id of PE `root`, on all PEs. Collective.
+/// Makes an id on PE `root`, and returns it on all PEs. Collective.
 inline gshmemx_team_uniqueid_t share_id(Pe& pe, int root) {
   SymmetricArray<std::uint64_t> shared(1);
   if (pe.me() == root) {
@@ -54,7 +54,7 @@ inline gshmemx_team_uniqueid_t share_id(Pe& pe, int root) {
   return id;
 }
 
-/// Of `pes` in that order, by an id of PE `root`. Collective over all PEs.
+/// Makes a team of `pes` in that order, by an id of PE `root`. Collective over all PEs.
 inline OwnTeam team_of(Pe& pe, const Pes& pes, int root) {
   const gshmemx_team_uniqueid_t id = share_id(pe, root);
   gshmem_team_t team = GSHMEM_TEAM_INVALID;
@@ -74,7 +74,7 @@ inline Pes members(gshmem_team_t team) {
   return pes;
 }
 
-/// Teams of every shape that have this PE, some of them with others in common.
+/// Makes teams of every shape that include this PE, some of them with other members in common.
 inline std::vector<OwnTeam> teams_of(Pe& pe) {
   std::vector<OwnTeam> teams;
   for (const gshmem_team_t team :
@@ -86,7 +86,7 @@ inline std::vector<OwnTeam> teams_of(Pe& pe) {
   std::iota(turned.begin(), turned.end(), 0);
   std::rotate(turned.begin(), turned.begin() + n / 2, turned.end());
   teams.push_back(team_of(pe, turned, n - 1));
-  if (n > 3 && n % 2 == 0) {  // from both halves by turns
+  if (n > 3 && n % 2 == 0) {  // from both halves alternately
     Pes dealt;
     for (int i = 0; i < n; ++i) dealt.push_back(i % 2 * (n / 2) + i / 2);
     teams.push_back(team_of(pe, dealt, 0));

@@ -1,4 +1,4 @@
-// Tiles against a sequential model: every call in every scope, with dense rows and without, with
+// Tiles against a sequential model: every call in every scope, with dense rows and others, with
 // constant strides and others, cut off by a boundary or not; reductions by every algorithm, also in
 // place, on teams of every shape.
 #include "tests/spmd/teams.h"
@@ -20,20 +20,20 @@ using gshmemx::Tensor;
 constexpr std::size_t kMost = 20;  ///< elements of a dimension
 constexpr std::ptrdiff_t kAnywhere = 1000;
 
-/// How the tiles of a case are given to the call.
+/// How the tiles of a case are passed to the call.
 enum class Kind { kConstantStride, kRows, kGaps, kOneDimension };
 constexpr Kind kKinds[] = {Kind::kConstantStride, Kind::kRows, Kind::kGaps, Kind::kOneDimension};
 
 /// A tile of a source array and one of a destination.
 struct TileCase {
-  std::ptrdiff_t shape[2], src[2], dst[2];  ///< elements, and strides of both
-  std::ptrdiff_t src_at, dst_at;            ///< first elements in the arrays
+  std::ptrdiff_t shape[2], src[2], dst[2];  ///< number of elements, and strides of both
+  std::ptrdiff_t src_at, dst_at;            ///< offsets of the first elements in the arrays
   std::ptrdiff_t start[2], boundary[2];
   int bounded;  ///< dimensions that have a boundary
   Kind kind;
 };
 
-/// Of `n` tiles' room in the destination.
+/// Returns the size of `n` tiles in the destination.
 std::size_t room(int n) { return 4 * kMost * kMost * static_cast<std::size_t>(n) + 100; }
 
 TileCase case_of(std::uint64_t seed, Kind kind, bool in_place = false) {
@@ -41,7 +41,7 @@ TileCase case_of(std::uint64_t seed, Kind kind, bool in_place = false) {
   const auto below = [&](std::uint64_t bound) {
     return static_cast<std::ptrdiff_t>(random.below(bound));
   };
-  // Multiples of eight elements often, for words of every width.
+  // Sizes are often multiples of eight elements, for words of every width.
   const auto size = [&] { return below(2) == 0 ? 8 + 8 * below(2) : 1 + below(kMost); };
   const auto gap = [&] { return below(2) == 0 ? 8 * below(2) : below(4); };
   TileCase c{};
@@ -82,7 +82,7 @@ void for_elements(const TileCase& c, const Work& work) {
   }
 }
 
-/// What an element is: small numbers, whose sums are exact in every type.
+/// Returns an element: small numbers, whose sums are exact in every type.
 std::int64_t number(std::uint64_t seed, int pe, std::size_t at) {
   return static_cast<std::int64_t>(mix(seed, static_cast<std::uint64_t>(pe) << 32 | at) % 7) - 2;
 }
@@ -100,13 +100,13 @@ T element(std::int64_t value) {
 }
 constexpr std::int64_t kOld = 5;
 
-/// An array of every PE, and what it is to be.
+/// An array of every PE, and its expected contents.
 template <class T>
 class TileArray {
  public:
   TileArray(Pe& pe, int tiles) : pe_(pe), array_(room(tiles)), bytes_(room(tiles) * sizeof(T)) {}
   [[nodiscard]] T* data() const { return array_.data(); }
-  /// All elements become `value(at)`, in the heap too.
+  /// Sets all elements to `value(at)`, also in the heap.
   template <class Value>
   void fill(const Value& value) {
     for (std::size_t at = 0; at < array_.size(); ++at) expect(at, value(at));
@@ -157,7 +157,7 @@ class TileArray {
     TILE_REDUCE(max, SUFFIX)                                                                      \
     TILE_REDUCE(min, SUFFIX)                                                                      \
   };
-/// Ways to reduce.
+/// The variants of reductions.
 enum class Way { kPull, kPullWithRoot, kPush, kPushOfRoot, kRooted };
 constexpr Way kWays[] = {Way::kPull, Way::kPullWithRoot, Way::kPush, Way::kPushOfRoot,
                          Way::kRooted};
@@ -272,13 +272,13 @@ void move_tiles(Pe& pe) {
   }
 }
 
-/// Of what is no team, as on PEs that are in none, this PE.
+/// Returns this PE for an invalid team, as on PEs that are in none.
 Pes members_or_me(const Pe& pe, gshmem_team_t team) {
   return team == GSHMEM_TEAM_INVALID ? Pes{pe.me()} : members(team);
 }
 
-/// An allgather, or a broadcast of member `root`. `grid`: tiles of the destination in each
-/// dimension.
+/// An allgather, or a broadcast of member `root`. `grid` is the number of tiles of the destination
+/// in each dimension.
 template <class By>
 struct GiveTiles {
   template <class T>
@@ -305,12 +305,13 @@ void give_tiles(Pe& pe) {
     const int n = static_cast<int>(pes.size());
     for (const Kind kind : {Kind::kConstantStride, Kind::kRows, Kind::kGaps}) {
       for (const bool gather : {true, false}) {
-        // Members of different teams have different numbers of them.
+        // Members of different teams have different numbers of rounds.
         const std::uint64_t seed = mix(pe.seed(), ++round);
         if (!pe.draws()) continue;
         TileCase c = case_of(seed, kind);
         const int along = kind == Kind::kRows ? 1 : 0;
-        // Side by side, one after the other, or, of an even number, in two rows.
+        // The tiles are side by side, one after the other, or, if their number is even, in two
+        // rows.
         const int wide = !gather ? 1 : round % 3 == 0 ? n : n % 2 == 0 && round % 3 == 1 ? 2 : 1;
         const int grid[2] = {along == 0 ? wide
                              : gather   ? n / wide
@@ -377,7 +378,7 @@ struct ReduceTiles {
   }
 };
 
-/// In a scope its three operations take turns: together they do every way of every team.
+/// In a scope its three operations take turns: together they test every variant on every team.
 constexpr std::uint64_t kTurns = 3;
 
 template <class By, Op kOp, class T>
@@ -420,7 +421,7 @@ void reduce_tiles(Pe& pe, std::uint64_t turn) {
   }
 }
 
-/// Every member is the root of a tile of its own, but for the last one, which has none.
+/// Every member is the root of a tile of its own, except the last one, which has none.
 struct TilesOfTheirOwnRoot {
   GSHMEM_FN void operator()(const LaunchContext& ctx, Log log, TileCase c, int* from, int* to,
                             std::size_t tile) const {

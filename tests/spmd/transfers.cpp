@@ -1,5 +1,5 @@
-// Transfers by host threads under the names that no other body calls: of blocks and of long double
-// for each type, and by size on a context. Each is looked at in both directions.
+// Transfers by host threads by the names that no other body calls: blocks and long double for each
+// type, and sizes on a context. Each is checked in both directions.
 #include "tests/spmd/handles.h"
 
 #include <cstring>
@@ -11,7 +11,7 @@ using namespace gshmem::spmd;
 
 namespace {
 
-/// Where elements are: `block` of them, and then as many as make `source` or `dest` in all.
+/// The positions of elements: `block` of them, followed by a gap up to `source` or `dest` elements.
 struct Layout {
   std::size_t source, dest, block;
   [[nodiscard]] static std::size_t at(std::size_t i, std::size_t stride, std::size_t block) {
@@ -21,10 +21,10 @@ struct Layout {
 constexpr Layout kFlat{1, 1, 1}, kStrided{2, 3, 1}, kBlocks{4, 3, 2};
 constexpr std::size_t kCount = 4, kRoom = 16;
 
-/// Memory of this PE and of the next one, and what puts and gets do there.
+/// The memory of this PE and of the next one, and the effect of puts and gets on it.
 class Transfers {
  public:
-  /// A put and a get, of `dest` and `source`.
+  /// A put and a get; the arguments are `dest` and `source`.
   using Call = std::function<void(void*, const void*)>;
 
   explicit Transfers(Pe& pe)
@@ -32,7 +32,7 @@ class Transfers {
   [[nodiscard]] gshmem_ctx_t ctx() const { return contexts_.list().handle[0]; }
   [[nodiscard]] std::uint64_t* signal() const { return signal_.data(); }
 
-  /// Of elements of `size` bytes. The put brings them into the layout, the get back.
+  /// For elements of `size` bytes. The put arranges them in the layout, and the get restores them.
   void check(const char* name, std::size_t size, Layout layout, const Call& put, const Call& get) {
     if (!pe_.draws()) return;
     signals_ += std::strstr(name, "_signal") ? 1 : 0;
@@ -57,7 +57,7 @@ class Transfers {
     if (there != put_there) pe_.fail(__LINE__, std::string(name) + " puts something else");
     if (back != got_back) pe_.fail(__LINE__, std::string(name) + " and its get differ");
   }
-  /// Every put with a signal has added 1; `more` calls have, too.
+  /// Every put with a signal has added 1, and so have `more` calls.
   void check_signals(std::uint64_t more = 0) {
     pe_.barrier();
     SPMD_EQ(pe_, gshmem_uint64_g(signal(), pe_.me()), signals_ + more);
@@ -93,7 +93,7 @@ class Transfers {
   all.check(#PUT "_signal", SIZE, kFlat,                                                \
             CALL(BY, PUT##_signal##END, T, kCount, all.signal(), 1, GSHMEM_SIGNAL_ADD), \
             CALL(BY, GET, T, kCount));
-/// Without strides and blocks, as mem has them.
+/// For transfers without strides and blocks, such as mem.
 #define MOVES(BY, PUT, GET, T, SIZE)      \
   FLAT(BY, PUT, GET, T, SIZE)             \
   FLAT(BY, PUT##_nbi, GET##_nbi, T, SIZE) \
@@ -156,7 +156,7 @@ SPMD_TEST(collectives_of_long_double_by_host_threads) {
   const auto n = static_cast<std::size_t>(pe.n()), me = static_cast<std::size_t>(pe.me());
   constexpr gshmem_team_t kWorld = GSHMEM_TEAM_WORLD;
   SymmetricArray<long double> from(n), to(2 * n);
-  // No double is that near to 1.
+  // No double is so close to 1.
   const auto value = [](std::size_t member, std::size_t i) {
     return 1 + std::numeric_limits<long double>::epsilon() *
                    static_cast<long double>(1 + member * 10 + i);

@@ -1,5 +1,5 @@
-// Collectives by the names that they have for each type in the C API, all with their data: by host
-// threads, on streams, by warps and by blocks.
+// Collectives by their names for each type in the C API, with all their data: by host threads, on
+// streams, by warps and by blocks.
 #include "tests/spmd/collective_model.h"
 #include "tests/spmd/stream.h"
 #include "tests/spmd/teams.h"
@@ -11,9 +11,9 @@ using namespace gshmem::spmd;
 
 namespace {
 
-/// Of each member, of what is combined.
+/// The number of elements that each member contributes.
 constexpr std::size_t kTyped = 37;
-/// Memory for check_reduce(): of elements of any type, source and results.
+/// The memory for check_reduce(): source and results of elements of any type.
 std::size_t typed_words(const Pe& pe) {
   return 2 * kTyped * (static_cast<std::size_t>(pe.n()) + 1);
 }
@@ -28,7 +28,7 @@ Reduction<T> over_world(Call call) {
   };
 }
 
-/// Makes the call with every PE's values, and looks at the result.
+/// Makes the call with every PE's values, and checks the result.
 template <class T>
 [[gnu::noinline]] void check_reduce(Pe& pe, void* memory, Way way, ReduceOp op, const char* name,
                                     const Reduction<T>& reduce) {
@@ -44,7 +44,7 @@ template <class T>
     std::memcpy(mine.data() + i * sizeof(T), static_cast<const void*>(&value), sizeof(T));
   }
   pe.write(source, mine);
-  pe.barrier();  // also: nobody looks at the last result any more
+  pe.barrier();  // after this no PE checks the last result any more
   if (reduce(dest, source, kTyped) != 0) return pe.fail(__LINE__, std::string(name) + " failed");
   const std::vector<std::uint8_t> got = pe.read(dest, kTyped * sizeof(T));
   for (std::size_t i = 0; i < kTyped; ++i) {
@@ -106,7 +106,7 @@ template <class Function>
 InGroup<Function> in_group(Pe& pe, Scope scope, Function function) {
   return {pe, scope, function};
 }
-// The function as an object. Of those for nvcc, which takes long for each, one type stands for all.
+// The function as an object. For nvcc, which takes long for each, one type stands for all.
 #if defined(__CUDACC__)
 #define OBJECT(NAME)                                         \
   struct Object_##NAME {                                     \
@@ -133,7 +133,7 @@ OBJECTS(_block)
 #define FUNCTION(NAME) gshmemx_##NAME
 #define HOST_FUNCTION(NAME) NAME
 #endif
-/// A call in a stream, and waits for it.
+/// A call in a stream, which is awaited.
 template <class Function>
 struct InStream {
   const Stream& stream;
@@ -155,7 +155,7 @@ InStream<Function> in_stream(const Stream& stream, Function function) {
 #define BY_WARP(NAME) in_group(pe, Scope::kWarp, FUNCTION(NAME##_warp))
 #define BY_BLOCK(NAME) in_group(pe, Scope::kBlock, FUNCTION(NAME##_block))
 
-/// Collectives that move elements of every type, each looked at.
+/// Collectives that transfer elements of every type, each checked.
 class TypedMoves {
  public:
   explicit TypedMoves(Pe& pe) : pe_(pe), source_(kCount * members()), dest_(kCount * members()) {}
@@ -187,7 +187,7 @@ class TypedMoves {
   enum Givers { kOfAll, kOfLast };
   enum Given { kWhole, kPart };  ///< to each member
 
-  /// Member k gives `bytes_of(k)` bytes.
+  /// Member k contributes `bytes_of(k)` bytes.
   void check_call(const std::function<std::size_t(int)>& bytes_of, Givers givers, Given given,
                   const std::function<int()>& make) {
     const std::size_t bytes = bytes_of(pe_.me());
@@ -212,7 +212,7 @@ class TypedMoves {
   SymmetricArray<std::uint64_t> source_, dest_;
   std::uint64_t call_ = 0;
 };
-/// One of three calls by turns, in teams of every shape, of random counts, none among them.
+/// Alternates between three calls, in teams of every shape, with random counts, including none.
 class CallsInTeams {
  public:
   using Call = std::function<int(gshmem_team_t, int*, const int*, std::size_t)>;
@@ -245,7 +245,7 @@ class CallsInTeams {
     };
     std::vector<int> given(n * count), expected;
     for (std::size_t i = 0; i < given.size(); ++i) given[i] = value_at(me, i);
-    // By turns, so that a member may still look at its last result.
+    // The arrays alternate, so that a member may still check its last result.
     int *const source = memory_.data(), *const dest = source + (1 + round % 2) * most();
     pe_.write(source, bytes_of(given));
     SPMD_EQ(pe_, call(team, dest, source, count), 0, round);
@@ -299,7 +299,7 @@ SPMD_TEST(reductions_of_every_type_on_streams) {
   REDUCE_WITH(gshmem_double2_t, kReduce, kMaxloc, double2_maxloc_reduce, IN_STREAM)
 }
 
-// A launch for each takes its time: by a fourth of the types in each scope, drawn by the seed.
+// A launch for each takes time: each scope tests a fourth of the types, drawn by the seed.
 SPMD_TEST(reductions_of_every_type_by_groups) {
   if (!pe.c_api_in_kernels()) return pe.skip(kTwoPesOnAGpu);
   SymmetricArray<std::uint64_t> area(typed_words(pe));

@@ -1,6 +1,6 @@
-// Memory of the program as gshmemx_buffer_register_symmetric takes it: on a GPU several allocations
-// of cuMemCreate, mapped one after the other; in CPU mode pages of a memfd. Included by tests of
-// registered memory.
+// Memory of the program that gshmemx_buffer_register_symmetric accepts: on a GPU several
+// allocations of cuMemCreate, mapped one after the other; in CPU mode pages of a memfd. Included by
+// tests of registered memory.
 #pragma once
 
 #include "tests/spmd/spmd.h"
@@ -19,7 +19,7 @@ namespace gshmem::spmd {
 
 class UserMemory {
  public:
-  /// Zeroed; `pieces` times 2 MiB.
+  /// The memory is zeroed; its size is `pieces` times 2 MiB.
   UserMemory(const Pe& pe, std::size_t pieces) : bytes_(pieces * kPiece), on_gpu_(pe.on_gpu()) {
     if (on_gpu_) {
       make_on_gpu(pieces);
@@ -45,7 +45,7 @@ class UserMemory {
   [[nodiscard]] char* data() const { return data_; }
   [[nodiscard]] std::size_t bytes() const { return bytes_; }
 
-  // By its own address.
+  // Writes at its own address.
   void write(std::size_t at, const std::vector<std::uint8_t>& bytes) {
     copy(data_ + at, bytes.data(), bytes.size());
   }

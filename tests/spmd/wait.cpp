@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::size_t kVars = 8;
 
-/// Elements 0 .. kVars-1 hold their index: what each test and wait makes of that.
+/// Elements 0 .. kVars-1 hold their index: checks each test and wait on that.
 template <class W>
 GSHMEM_FN void check_static(Log log, typename W::Type* v, std::uint64_t tag) {
   using T = typename W::Type;
@@ -58,7 +58,7 @@ GSHMEM_FN void check_static(Log log, typename W::Type* v, std::uint64_t tag) {
   SPMD_EQ(log, W::test_some(v, 0, found, nullptr, GSHMEM_CMP_GE, T(0)), 0u, tag);
   SPMD_EQ(log, W::test_some(v, kVars, found, nullptr, GSHMEM_CMP_NE, other), 1u, tag);
   SPMD_EQ(log, found[0], 2u, tag);
-  // Waits for what is true already, and for nothing, return at once.
+  // Waits for conditions that hold already, and for nothing, return at once.
   W::until(v + 3, GSHMEM_CMP_EQ, 3);
   W::until_all(v, kVars, skip, GSHMEM_CMP_GT, T(0));
   W::until_all(v, kVars, none, GSHMEM_CMP_GT, T(100));
@@ -71,8 +71,8 @@ GSHMEM_FN void check_static(Log log, typename W::Type* v, std::uint64_t tag) {
   SPMD_EQ(log, W::until_some(v, 0, found, nullptr, GSHMEM_CMP_LE, T(4)), 0u, tag);
 }
 
-/// The next PE's elements become index + 1, one after the other, while it waits for them in every
-/// way. Three sets of kVars.
+/// The next PE's elements become index + 1, one after the other, while it waits for them with every
+/// function. There are three sets of kVars.
 template <class W>
 GSHMEM_FN void check_waiting(const Context& ctx, Log log, typename W::Type* v, std::uint64_t tag) {
   using T = typename W::Type;
@@ -104,7 +104,7 @@ GSHMEM_FN void check_waiting(const Context& ctx, Log log, typename W::Type* v, s
   for (std::size_t i = 0; i < kVars; ++i) SPMD_EQ(log, some_done[i], 1, tag);
 }
 
-/// `vars`: 256 bytes for the static checks, then 256 for the waiting.
+/// `vars` has 256 bytes for the static checks, then 256 for the waiting.
 template <class W>
 GSHMEM_FN void check_all(const Context& ctx, Log log, std::uint64_t* vars, std::uint64_t tag) {
   using T = typename W::Type;
@@ -115,7 +115,7 @@ GSHMEM_FN void check_all(const Context& ctx, Log log, std::uint64_t* vars, std::
   check_waiting<W>(ctx, log, reinterpret_cast<T*>(vars + 32), tag);
 }
 
-/// Of elements that all hold, every one is found sooner or later.
+/// If all elements hold, each one is found after some calls.
 template <class W>
 GSHMEM_FN void check_fairness(Log log, typename W::Type* v) {
   using T = typename W::Type;
@@ -143,8 +143,8 @@ struct FairnessInKernel {
   }
 };
 
-/// One kernel per type of the language; the other names of the table are the same types, and are
-/// left to the host thread below, because compiling them all for GPUs takes minutes.
+/// There is one kernel per C++ type; the other names of the table are the same types, and the host
+/// thread below tests them, because compiling them all for GPUs takes minutes.
 template <class W>
 struct WaitKernel {
   GSHMEM_FN void operator()(const LaunchContext& ctx, Log log, std::uint64_t* vars,

@@ -38,7 +38,7 @@ Child start(const Environment& environment, const std::function<void()>& body) {
   dup2(ends[1], STDERR_FILENO);
   close(ends[1]);
   alarm(kSeconds);
-  std::signal(SIGABRT, SIG_DFL);  // Catch2's handlers are for the parent
+  std::signal(SIGABRT, SIG_DFL);  // Catch2's handlers are for the parent only
   std::signal(SIGTERM, SIG_DFL);
   for (const auto& [name, value] : environment) setenv(name.c_str(), value.c_str(), 1);
   int code = 0;
@@ -49,7 +49,7 @@ Child start(const Environment& environment, const std::function<void()>& body) {
     code = 3;
   }
   std::fflush(nullptr);
-  std::exit(code);  // not _exit: what the library keeps until then is released too
+  std::exit(code);  // not _exit: objects that the library keeps until then are destroyed, too
 }
 
 Outcome finish(const Child& child) {

@@ -1,4 +1,4 @@
-// Misuse ends processes, so every case of tests/spmd/bad_input runs in children: one that may hold
+// Misuse ends processes, so every case of tests/spmd/bad_input runs in children: one that may have
 // several PEs as threads, or one per PE. A child that hangs is killed and counts as failed.
 #pragma once
 
@@ -22,7 +22,8 @@ struct Outcome {
   std::string output;  ///< stdout and stderr
 };
 
-/// Environment of every case unless it says otherwise: CPU mode, small heaps, short waits.
+/// Returns the environment of every case unless it sets another: CPU mode, small heaps, short
+/// waits.
 [[nodiscard]] Environment quick(const Environment& changes = {});
 
 /// Runs `body` in a child; 0 when it returns, 3 with the text when it throws.
@@ -32,22 +33,22 @@ struct Outcome {
 [[nodiscard]] std::vector<Outcome> in_children(int n, const Environment& environment,
                                                const std::function<void(int rank)>& body);
 
-/// Address of the loopback interface that was free a moment ago, for GSHMEM_UID_ADDRESS.
+/// Returns an address of the loopback interface that was free a moment ago, for GSHMEM_UID_ADDRESS.
 [[nodiscard]] std::string free_address();
 
-/// What every PE of `n` (threads of one child, GSHMEM_FAULT=report) has as its last fault after
+/// Returns the last fault of every PE of `n` (threads of one child, GSHMEM_FAULT=report) after
 /// `misuse`; all PEs have made their call before any leaves.
 [[nodiscard]] std::vector<gshmemx_fault_t> faults_after(
     int n, const Environment& environment, const std::function<void(const Runtime&)>& misuse);
 
-/// The code and message of gshmemx_last_fault, as a line "fault CODE PE MESSAGE" on stdout.
+/// Prints the code and message of gshmemx_last_fault as a line "fault CODE PE MESSAGE" on stdout.
 void print_fault();
 
-/// Runs `body` and returns when a line of the log with `part` is there; all of it goes to stdout.
+/// Runs `body` and returns when the log has a line with `part`; the whole log is printed on stdout.
 void await_line(const std::string& part, const std::function<void()>& body);
 
-/// Holds SIGUSR1 back on this thread, sends it to the process and waits for it; says so on stdout.
-/// It ends the process where another thread takes it.
+/// Blocks SIGUSR1 on this thread, sends it to the process, waits for it, and prints that on stdout.
+/// It ends the process if another thread receives it.
 void await_signal();
 
 [[nodiscard]] inline bool contains(const std::string& text, const std::string& part) {

@@ -52,7 +52,7 @@ std::string implementation(const Function& function) {
   return std::string(call.substr(0, call.find_first_of("(<")));
 }
 
-/// Bytes of an element of what is moved: of putN it is in the name, of putmem one.
+/// Returns the bytes of a transferred element: the name of putN has them; for putmem it is one.
 std::size_t unit_of(const Function& function) {
   if (function.unit != 0) return function.unit;
   const std::string name = function.name;
@@ -67,16 +67,16 @@ enum class Kind {
   kAnything,
   kPe,
   kPeOrAll,
-  kSymmetric,  ///< elements that are moved
-  kElement,    ///< one, as an object of its type
-  kWords,      ///< whole words: one, or as many as there are elements
-  kLocal,      ///< elements that are moved
+  kSymmetric,  ///< elements that are transferred
+  kElement,    ///< one element, as an object of its type
+  kWords,      ///< whole words: one, or one per element
+  kLocal,      ///< elements that are transferred
   kLocalWords,
   kOptionalWords,
   kSignal,
   kCount,
   kStride,
-  kBlock,  ///< elements that follow each other, at most a stride
+  kBlock,  ///< consecutive elements, at most a stride
   kSignalOp,
   kCmp,
   kHandle,
@@ -85,12 +85,12 @@ enum class Kind {
   kTeam,
   kPes,
   kPesCount,
-  kNull,  ///< null is good
+  kNull,  ///< null is valid
   kSmem,
   kSmemBytes,
   kAmount,
-  kAnswered,  ///< null is an answer, GSHMEMX_ERROR_INVALID_VALUE, and no fault
-  kAsked,     ///< by a call that tells whether its arguments are good
+  kAnswered,  ///< null is reported as GSHMEMX_ERROR_INVALID_VALUE, without a fault
+  kAsked,     ///< for a call that tests its arguments
 };
 
 Kind kind_of(const Function& function, const std::string& name) {
@@ -135,7 +135,7 @@ Kind kind_of(const Function& function, const std::string& name) {
                                                    {"value", Kind::kAnything},
                                                    {"cond", Kind::kAnything},
                                                    {"cmp_value", Kind::kAnything}};
-  // Of dest and source, what the function does with them.
+  // The kinds of dest and source, by the function's use of them.
   static const std::map<std::string, std::pair<Kind, Kind>> by_function{
       {"put", {Kind::kSymmetric, Kind::kLocal}},
       {"put_nbi", {Kind::kSymmetric, Kind::kLocal}},
@@ -259,7 +259,7 @@ class Maker {
     return 0;
   }
 
-  /// No memory is looked at, but the PE is.
+  /// No memory is accessed, but the PE is checked.
   void make_empty() {
     Case empty{index_, good_, "", ""};
     for (std::size_t i = 0; i < names_.size(); ++i) {
@@ -301,12 +301,12 @@ class Maker {
   void unaligned(std::size_t i) {
     if (unit_ > 1) wrong_address(i, reinterpret_cast<const char*>(good_[i]) + 1);
   }
-  /// Of symmetric memory that lies before the end, more than there is up to the end.
+  /// Symmetric memory that begins inside and ends beyond the end.
   void too_many(std::size_t i, std::uint64_t n) {
     for (std::size_t k = 0; k < names_.size(); ++k) {
       if (kinds_[k] != Kind::kSymmetric && kinds_[k] != Kind::kWords) continue;
       wrong(i, n, names_[k], address(good_[k]));
-      if (has(Kind::kTeam)) break;  // both arrays are too long; the first one is named
+      if (has(Kind::kTeam)) break;  // both arrays are too long; the first one is reported
     }
   }
 
@@ -366,13 +366,13 @@ class Maker {
         break;
       case Kind::kHandle:
         wrong_numbers(i, {2, 77, 1024, INT_MIN});
-        // GSHMEM_CTX_INVALID, of which a fence and a quiet do nothing.
+        // The handle is GSHMEM_CTX_INVALID, with which a fence and a quiet do nothing.
         if (names_.size() > 1 && !has(Kind::kPes)) wrong_numbers(i, {-1});
         break;
       case Kind::kCount:
         for (const std::size_t n :
              {SIZE_MAX, SIZE_MAX / unit_ + 2, static_cast<std::size_t>(PTRDIFF_MAX) / unit_ + 1}) {
-          // Of single bytes the second is one, which is good.
+          // For single bytes the second is one, which is valid.
           if (n != 1) wrong(i, n, names_[i], std::to_string(n) + " ");
         }
         too_many(i, std::uint64_t{1} << 40);
@@ -382,7 +382,7 @@ class Maker {
         wrong(i, PTRDIFF_MAX, has(Kind::kBlock) ? "nblocks" : "nelems", number(2));
         break;
       case Kind::kBlock: {
-        // Larger than a stride: of the symmetric side, which is looked at first.
+        // Larger than a stride of the symmetric side, which is checked first.
         const std::string side = implementation(function_) == "ibput" ? "dst" : "sst";
         for (const std::uint64_t size : {std::uint64_t{2}, std::uint64_t{SIZE_MAX}})
           wrong(i, size, side, number(1));

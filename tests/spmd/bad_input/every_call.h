@@ -1,7 +1,7 @@
-// Every function of functions.def and stream_functions.def, and for each the calls of it in which
-// one argument is wrong, by the kind of that argument. The names of arguments say their kinds: a
-// function with a name that is not known here has no kind, which is an error. The tests make the
-// calls: on a host thread (test_every_call.cpp) and in kernels (tests/device/faults/arguments.cu).
+// Every function of functions.def and stream_functions.def, and for each the calls in which one
+// argument is wrong, by the kind of that argument. The names of arguments determine their kinds: a
+// function with an unknown name has no kind, which is an error. The tests make the calls: on a host
+// thread (test_every_call.cpp) and in kernels (tests/device/faults/arguments.cu).
 #pragma once
 
 #include <gshmem/abi/fault.h>
@@ -25,11 +25,11 @@ struct Function {
   const char* name;
   const char* names;  ///< "(dest, source, nelems, pe)"
   const char* call;   ///< "put(call, ...)"
-  std::size_t unit;   ///< bytes of what the first pointer points to; 0 = void
+  std::size_t unit;   ///< bytes of the type that the first pointer points to; 0 = void
 };
 
-/// A call, and the fault that it has to be. Without one (`argument` is empty) it returns `result`
-/// where that is asked for.
+/// A call, and the expected fault. Without one (`argument` is empty) it returns `result` if that is
+/// checked.
 struct Case {
   std::size_t function;
   Raw raw;
@@ -37,22 +37,22 @@ struct Case {
   bool has_result = false;
   std::uint64_t result = 0;
 
-  /// What the fault says, or the call's name where there is none.
+  /// Returns the text of the fault, or the call's name if there is none.
   [[nodiscard]] std::string text() const;
-  /// What is not as it should be after the call; empty when all is.
+  /// Returns the difference from the expected state after the call; empty if there is none.
   [[nodiscard]] std::string complaint(const abi::FaultRecord& fault, std::uint64_t got) const;
 };
 
-/// Memory that calls may name. All are 4096 bytes and hold what fill_ground() says.
+/// Memory for the arguments of calls. Each part has 4096 bytes, filled by fill_ground().
 struct Ground {
   static constexpr std::size_t kBytes = 4096;
   static constexpr std::size_t kSignal = 2048;                   // in the symmetric part
-  static constexpr std::size_t kFetch = 1024, kIndices = 2048;   // in the local one
-  static constexpr std::size_t kHandles = 3072, kValues = 3584;  // likewise
+  static constexpr std::size_t kFetch = 1024, kIndices = 2048;   // in the local part
+  static constexpr std::size_t kHandles = 3072, kValues = 3584;  // in the local part
   char *symmetric, *local;
-  char *heap, *heap_end;  ///< the PE's, with the library's part
+  char *heap, *heap_end;  ///< the PE's heap, with the library's part
 
-  /// The symmetric part is zeros. Of the local one only the values to compare with are.
+  /// The symmetric part is zeros. The local part has only the values to compare with.
   static void fill(char* symmetric_part, char* local_part) {
     std::memset(symmetric_part, 0, kBytes);
     std::memset(local_part, 0x55, kBytes);
@@ -62,11 +62,11 @@ struct Ground {
   }
 };
 
-/// All rows in their order, and after them those of stream_functions.def.
+/// Returns all rows in their order, followed by those of stream_functions.def.
 [[nodiscard]] const std::vector<Function>& functions();
 
-/// Good calls, calls of no elements, and calls with one wrong argument. Throws for an argument
-/// without a kind.
+/// Returns valid calls, calls of no elements, and calls with one wrong argument. Throws for an
+/// argument without a kind.
 [[nodiscard]] std::vector<Case> cases_of(std::size_t function, const Ground& ground);
 
 template <class T>
@@ -92,7 +92,7 @@ GSHMEM_FN std::uint64_t to_raw(const T& value) {
   }
 }
 
-/// Calls `function` with what `raw` holds.
+/// Calls `function` with the arguments in `raw`.
 template <class Result, class... Arguments, std::size_t... kAt>
 GSHMEM_FN std::uint64_t call_raw(Result (*function)(Arguments...),
                                  [[maybe_unused]] const std::uint64_t* raw,

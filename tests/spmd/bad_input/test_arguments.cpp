@@ -1,5 +1,6 @@
-// Bad arguments of calls that move data or wait: each is a fault that names the call, the argument
-// and its value, the call has no effect, and the process goes on under GSHMEM_FAULT=report.
+// Bad arguments of calls that transfer data or wait: each is a fault that names the call, the
+// argument and its value, the call has no effect, and the process continues with
+// GSHMEM_FAULT=report.
 #include "tests/patience.h"
 #include "tests/spmd/bad_input/children.h"
 
@@ -13,8 +14,8 @@ using namespace gshmem::spmd;
 
 namespace {
 
-/// Every one of two PEs makes `misuse(word)` with a symmetric array of 16 words; its fault has
-/// `code` and all of `parts`. The words stay zero.
+/// Each of two PEs makes `misuse(word)` with a symmetric array of 16 words; its fault has `code`
+/// and all of `parts`. The words stay zero.
 void expect(int code, const std::vector<std::string>& parts,
             const std::function<void(std::uint64_t*)>& misuse, const Environment& more = {}) {
   const auto faults = faults_after(2, quick(more), [&](const Runtime& runtime) {
@@ -33,7 +34,7 @@ void expect(int code, const std::vector<std::string>& parts,
   }
 }
 
-std::atomic<void*> nowhere{nullptr};  // of a constant the compiler warns
+std::atomic<void*> nowhere{nullptr};  // the compiler warns about a constant
 
 }  // namespace
 
@@ -94,7 +95,7 @@ TEST_CASE("pe_out_of_range_is_a_fault") {
          [&](std::uint64_t* words) { gshmemx_putmem_block(words, &one, 8, 2); });
   expect(kInvalid, {"gshmem_iput64:", "pe = 2"},
          [&](std::uint64_t* words) { gshmem_iput64(words, &one, 1, 1, 1, 2); });
-  // A range check comes before the empty transfer.
+  // The range is checked before the empty transfer.
   expect(kInvalid, {"gshmem_putmem:", "pe = 2"},
          [&](std::uint64_t* words) { gshmem_putmem(words, &one, 0, 2); });
   expect(kInvalid, {"gshmem_iput64:", "pe = 2"},
@@ -135,7 +136,7 @@ TEST_CASE("burst_with_bad_arguments_is_a_fault") {
 }
 
 TEST_CASE("typed_calls_name_themselves_and_what_is_wrong") {
-  // What the C functions do not have: other types, and no name of their own.
+  // Features that the C functions lack: other types, and no name of their own.
   struct Pair {
     std::int32_t a, b;
   };
@@ -285,7 +286,7 @@ TEST_CASE("address_that_is_not_symmetric_is_a_fault") {
   expect(kInvalid, {"gshmem_uint64_test_any:", "argument ivars"}, [&](std::uint64_t*) {
     (void)gshmem_uint64_test_any(&local, 1, nullptr, GSHMEM_CMP_EQ, 1);
   });
-  // Another PE's heap is mapped here, but its addresses are that PE's business.
+  // Another PE's heap is mapped here, but its addresses are valid on that PE only.
   expect(kInvalid, {"gshmem_uint64_p:", "argument dest"}, [&](std::uint64_t* words) {
     gshmem_uint64_p(static_cast<std::uint64_t*>(gshmem_ptr(words, 1 - gshmem_my_pe())), 1, 0);
   });
@@ -312,7 +313,7 @@ TEST_CASE("collect_beyond_the_heap_is_a_fault_of_the_member_whose_part_it_is") {
     const auto room = static_cast<std::size_t>(state.heap + state.heap_bytes - words);
     (void)gshmem_collectmem(GSHMEM_TEAM_WORLD, words, words, room / 3 * 2);
   });
-  CHECK(faults[0].code != 0);  // which waited
+  CHECK(faults[0].code != 0);  // of the PE that waited
   CHECK(faults[1].code == kInvalid);
   INFO(faults[1].message);
   CHECK(contains(faults[1].message, "gshmem_collectmem: argument dest"));
@@ -343,7 +344,7 @@ TEST_CASE("stride_below_one_is_a_fault") {
          [&](std::uint64_t* words) { gshmem_uint64_iput(words, local, 0, 1, 2, 0); });
   expect(kInvalid, {"gshmem_uint64_iget:", "sst = -1"},
          [&](std::uint64_t* words) { gshmem_uint64_iget(local, words + 4, 1, -1, 2, 0); });
-  // Of the side that is any memory, too: it would be read or written outside.
+  // The side that may be any memory is checked, too: the call would access memory outside.
   expect(kInvalid, {"gshmem_uint64_iput:", "sst = -1"},
          [&](std::uint64_t* words) { gshmem_uint64_iput(words, local + 3, 1, -1, 4, 0); });
   expect(kInvalid, {"gshmem_uint64_iget:", "dst = 0"},
@@ -506,7 +507,7 @@ TEST_CASE("splits_that_the_members_do_not_agree_on_or_that_leave_the_parent_say_
       std::printf("status %d\n", split(1, 1, 2));
       std::printf("status %d\n", split(0, 0, 2));
       std::printf("differs %d\n", split(runtime.my_pe(), 1, 1));
-      // Another call: to split it, and to destroy it.
+      // Other calls: one that splits it, and one that destroys it.
       gshmem_team_t team = GSHMEM_TEAM_INVALID, x = team, y = team;
       (void)gshmem_team_split_strided(GSHMEM_TEAM_WORLD, 0, 1, 2, nullptr, 0, &team);
       const bool first = runtime.my_pe() == 0;

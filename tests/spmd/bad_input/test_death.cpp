@@ -1,5 +1,5 @@
-// A PE dies or leaves while the others need it: they learn which one in bounded time, finalize
-// returns, and the dead leave nothing behind.
+// A PE dies or leaves while the others need it: they are notified which one within a time limit,
+// finalize returns, and the dead PE leaves nothing behind.
 #include "tests/sanitizers/sanitizers.h"
 #include "tests/spmd/bad_input/children.h"
 
@@ -21,7 +21,7 @@
 using namespace gshmem;
 using namespace gshmem::spmd;
 
-// As collective_launch.h has it, which needs CUDA.
+// The declaration of collective_launch.h, which needs CUDA.
 extern "C" int gshmemi_agree_status(const char* call, int mine, const char* why);
 
 namespace {
@@ -41,7 +41,7 @@ struct Place {
 };
 using Wait = void (*)(const Place& place);
 
-/// What the others do when PE 1 goes.
+/// The calls that the other PEs are in when PE 1 leaves.
 const std::map<std::string, Wait> kWaits{
     {"barrier_all", [](const Place&) { gshmem_barrier_all(); }},
     {"malloc", [](const Place&) { (void)gshmem_malloc(64); }},
@@ -67,7 +67,7 @@ const std::map<std::string, Wait> kWaits{
     {"wait_until",
      [](const Place& place) { gshmem_int_wait_until(place.word, GSHMEM_CMP_EQ, 1); }}};
 
-/// Abstract socket names of gshmem that this process holds.
+/// Returns the abstract socket names of gshmem that this process holds.
 std::set<std::string> own_sockets() {
   std::set<std::string> inodes, names;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
@@ -86,7 +86,7 @@ std::set<std::string> own_sockets() {
   return names;
 }
 
-/// Of `names`, those that still exist.
+/// Returns those of `names` that still exist.
 std::set<std::string> left_of(const std::set<std::string>& names) {
   std::ifstream file("/proc/net/unix");
   std::ostringstream table;
@@ -123,7 +123,7 @@ void run_victim_job(int rank, Wait wait, How how) {
   std::puts("finalized");
 }
 
-/// PEs that the lines of `output` blame for the end of the job.
+/// Returns the PEs that the lines of `output` blame for the end of the job.
 std::set<int> blamed(const std::string& output) {
   static const std::regex kBlame(
       "(PE|rank) ([0-9]+) (died|left|was stopped|cannot|closed|aborted|"
@@ -135,7 +135,7 @@ std::set<int> blamed(const std::string& output) {
   return pes;
 }
 
-/// Until process `pid` is in one of the states of proc(5).
+/// Waits until process `pid` is in one of the states of proc(5).
 void await_state(pid_t pid, const std::string& states) {
   for (;;) {
     std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
@@ -147,8 +147,8 @@ void await_state(pid_t pid, const std::string& states) {
   }
 }
 
-/// A process that lets `stopped` go on when all other PEs have ended. It is to be started before
-/// this one has connections.
+/// A process that continues `stopped` when all other PEs have ended. It must be started before this
+/// one has connections.
 class Waker {
  public:
   Waker() {
@@ -285,7 +285,7 @@ TEST_CASE("what_ends_waits_is_said_once_by_each_pe_and_told_by_the_one_that_has_
       for (int i = 0; rank == kVictim && i < 2; ++i) (void)!read(told[0], &byte, 1);
       std::puts("all have been told");
       std::fflush(stdout);
-      usleep(350'000);  // in which all look several times
+      usleep(350'000);  // during which all check several times
     });
     for (const int end : told) close(end);
     for (int rank = 0; rank < 3; ++rank) {
@@ -316,7 +316,7 @@ TEST_CASE("a_pe_that_cannot_hear_of_others_any_more_has_a_fault") {
       gshmem_barrier_all();
       rlimit limit{};
       getrlimit(RLIMIT_NOFILE, &limit);
-      const rlimit little{1, limit.rlim_max};  // poll(2) takes as many
+      const rlimit little{1, limit.rlim_max};  // poll(2) accepts as many entries
       if (rank == kVictim) setrlimit(RLIMIT_NOFILE, &little);
       gshmem_int_wait_until(word, GSHMEM_CMP_EQ, 1);
       setrlimit(RLIMIT_NOFILE, &limit);
@@ -334,8 +334,8 @@ TEST_CASE("a_pe_that_cannot_hear_of_others_any_more_has_a_fault") {
 }
 
 TEST_CASE("who_leaves_because_of_a_death_is_not_taken_for_its_cause") {
-  // PE 2 is stopped by a fault of its own and leaves; the victim dies 50 ms later. To PE 0 that is
-  // what it is when PE 2 hears of the death first: it must be told of the death.
+  // PE 2 is stopped by a fault of its own and leaves; the victim dies 50 ms later. PE 2 may detect
+  // the death first: then it must notify PE 0 of it.
   const auto outcomes = in_children(3, quick(), [](int rank) {
     {
       const Runtime runtime;
@@ -370,7 +370,7 @@ TEST_CASE("dead_pe_ends_the_job_under_abort") {
       CHECK(outcome.code == 1);
       CHECK_FALSE(contains(outcome.output, "finalized"));
     }
-    // Who learns of it first says it; the other may be told by its abort.
+    // The PE that detects it first reports it; the other may be notified by its abort.
     CHECK((contains(outcomes[0].output, "PE 1 died") || contains(outcomes[2].output, "PE 1 died")));
   }
 }
@@ -389,7 +389,7 @@ TEST_CASE("of_many_kills_each_is_blamed_on_its_victim_alone") {
       const Place place;
       if (rank == victim) (void)raise(SIGKILL);
       wait.second(place);
-      // Without finalize: it looks as if it had died, too.
+      // It exits without finalize, so it looks as if it had died, too.
       if (random() % 2 == static_cast<unsigned>(rank) % 2) std::exit(1);
     });
     for (int rank = 0; rank < n; ++rank) {
@@ -428,7 +428,7 @@ TEST_CASE("a_pe_that_sees_all_others_ended_blames_the_first") {
           (void)raise(SIGKILL);
         }
         gshmem_barrier_all();
-        // Not by finalize, which says goodbye.
+        // It does not finalize, which would say goodbye.
         if (rank % 2 == 0) std::_Exit(1);
       });
       const Outcome& outcome = outcomes[static_cast<std::size_t>(slow)];
@@ -458,7 +458,7 @@ TEST_CASE("a_fault_that_ends_the_job_is_blamed_on_its_pe") {
 TEST_CASE("wait_for_a_pe_that_finalizes_or_has_left_ends_at_once_and_names_it") {
   for (const bool exits : {false, true}) {
     for (const auto& [name, wait] : kWaits) {
-      // These two wait for nobody in particular. Members who do not come are no fault of the job.
+      // These two wait for no PE in particular. Missing members are not a fault of the job.
       const bool for_members = name == "team_init", for_word = name == "wait_until";
       const bool by_time = for_members || for_word;
       const auto outcomes =
@@ -474,7 +474,8 @@ TEST_CASE("wait_for_a_pe_that_finalizes_or_has_left_ends_at_once_and_names_it") 
         const std::string fault = for_members ? "fault 0 "
                                   : for_word  ? "fault 11 -1"
                                               : "fault 12 1 ";
-        const bool met = name == "malloc" && !exits;  // it meets finalize, which all call
+        // It is compared with finalize, which all call.
+        const bool met = name == "malloc" && !exits;
         CHECK(contains(outcome.output, met ? "PE 1 called gshmem_finalize" : fault));
         const std::string why =
             for_members        ? "not all 2 members have come within"
@@ -504,7 +505,7 @@ TEST_CASE("killed_pes_leave_no_socket_or_shared_memory_behind") {
     CHECK(outcome.code == 128 + SIGKILL);
     std::istringstream lines(outcome.output);
     for (std::string word, name; lines >> word;) {
-      if (word == "socket" && lines >> name) sockets.insert(name);  // other lines are the log's
+      if (word == "socket" && lines >> name) sockets.insert(name);  // other lines belong to the log
     }
   }
   CHECK(!sockets.empty());

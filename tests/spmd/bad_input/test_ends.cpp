@@ -1,4 +1,4 @@
-// PEs that end in order, and calls that come too late or twice.
+// PEs that end normally, and calls that come too late or twice.
 #include "tests/spmd/bad_input/children.h"
 
 #include <catch2/catch.hpp>

@@ -40,7 +40,7 @@ extern "C" void say_where(int number) {
   _Exit(4);
 }
 
-/// Makes the calls with a control area of its own, so that no fault is the last one.
+/// Makes the calls with a control area of its own, so that no fault is recorded as the PE's.
 class Caller {
  public:
   Caller() : state_(*gshmemi_ambient()->state) {

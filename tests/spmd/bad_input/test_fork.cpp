@@ -1,5 +1,5 @@
-// Children that a PE forks without exec (Python's multiprocessing, data loaders): a dead PE is
-// noticed though its child lives, and what the child calls does nothing to the job.
+// Children that a PE forks without exec (Python's multiprocessing, data loaders): the death of the
+// PE is detected although its child lives, and calls of the child do not affect the job.
 #include "tests/lifeline.h"
 #include "tests/sanitizers/sanitizers.h"
 #include "tests/spmd/bad_input/children.h"
@@ -26,7 +26,7 @@ namespace {
 
 constexpr char kNoThreads[] = "ThreadSanitizer lets no child of a process with threads start one";
 
-/// Forks; the child runs `body`, and then ends as a program does, or by _exit.
+/// Forks; the child runs `body`, and then ends normally, or by _exit.
 enum class End { kExit, kAtOnce };
 template <class Body>
 pid_t fork_child(End end, const Body& body) {
@@ -40,18 +40,18 @@ pid_t fork_child(End end, const Body& body) {
   std::exit(0);
 }
 
-/// How a child of this process ended: its exit code, or 128 + signal.
+/// Returns how a child of this process ended: its exit code, or 128 + signal.
 int end_of(pid_t child) {
   int status = 0;
   if (::waitpid(child, &status, 0) != child) return -1;
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-/// Two PEs and `in_child` in a child of PE 0, after which both go on: data, barriers, a finalize
-/// that waits for PE 0. Returns what they said. `victim_code` is what the child must end with.
+/// Runs two PEs and `in_child` in a child of PE 0, after which both continue: data, barriers, a
+/// finalize that waits for PE 0. Returns their output. The child must end with `child_code`.
 std::string job_goes_on(int child_code, const std::function<void(int* word)>& in_child) {
   const auto outcomes = in_children(2, quick({{"GSHMEM_FAULT", "abort"}}), [&](int rank) {
-    // Of a destructor that a child has of its parent, and runs at exit.
+    // It belongs to a destructor that the child inherits from its parent, and runs at exit.
     static std::unique_ptr<Runtime> runtime;
     runtime = std::make_unique<Runtime>();
     auto* word = static_cast<int*>(gshmem_calloc(1, sizeof(int)));
@@ -63,7 +63,7 @@ std::string job_goes_on(int child_code, const std::function<void(int* word)>& in
     }
     gshmem_barrier_all();
     if (rank == 1 && *word != 5) std::puts("PE 1 has other data");
-    if (rank == 0) usleep(200'000);  // still at work when PE 1 is in finalize
+    if (rank == 0) usleep(200'000);  // still busy when PE 1 is in finalize
     if (gshmemx_last_fault(nullptr) != GSHMEMX_SUCCESS) print_fault();
     gshmem_free(word);
     runtime.reset();
@@ -83,7 +83,7 @@ std::string job_goes_on(int child_code, const std::function<void(int* word)>& in
   return said;
 }
 
-/// A job of its own, of this process alone.
+/// Runs a job of this process alone.
 bool lives_alone() {
   ::setenv("GSHMEM_BOOTSTRAP", "single", 1);
   gshmem_init();
@@ -100,7 +100,8 @@ bool lives_alone() {
 }  // namespace
 
 TEST_CASE("dead_pe_is_noticed_though_its_child_lives") {
-  // PE 0 has the root service, the others a connection to it, all have sockets to each other.
+  // PE 0 has the root service, the others have a connection to it, and all have sockets to each
+  // other.
   for (const int victim : {0, 1, 2}) {
     for (const bool grandchild : {false, true}) {
       const Lifeline lifeline;
@@ -135,7 +136,7 @@ TEST_CASE("dead_pe_is_noticed_though_its_child_lives") {
 }
 
 TEST_CASE("child_of_a_dead_pe_that_is_a_thread_does_not_keep_its_job") {
-  // The forking thread is PE 1 of its process; the child has the other's sockets, too.
+  // The forking thread is PE 1 of its process; the child also inherits the other's sockets.
   const Lifeline lifeline;
   const Outcome outcome = in_child(quick(), [&] {
     std::atomic<int> forked{0};
@@ -183,7 +184,7 @@ TEST_CASE("memory_calls_of_a_child_are_errors_that_name_its_parent") {
     gshmem_free(word);
     gshmem_ctx_t context = 1;
     std::printf("status %d\n", gshmem_ctx_create(0, &context));
-    int comm = 0;  // nobody looks at it
+    int comm = 0;  // nothing reads it
     gshmemx_init_attr_t attr = GSHMEMX_INIT_ATTR_INITIALIZER;
     (void)gshmemx_set_attr_mpi_comm_args(&comm, &attr);
     std::printf("init by MPI %d\n", gshmemx_init_attr(GSHMEMX_INIT_WITH_MPI_COMM, &attr));
@@ -223,7 +224,7 @@ TEST_CASE("context_of_the_parent_reaches_nothing_in_a_child") {
       if (rank == static_cast<int>(holder)) {
         const auto ends = [&](const char* what, const std::function<void()>& body) {
           const pid_t child = fork_child(End::kAtOnce, [&] {
-            ::alarm(30);  // ends a wait that nothing ends
+            ::alarm(30);  // ends a wait that nothing else ends
             body();
           });
           std::printf("%s %d\n", what, end_of(child));
@@ -265,12 +266,12 @@ TEST_CASE("child_may_be_a_pe_of_another_job") {
     for (int round = 0; round < 2; ++round) {
       if (!lives_alone()) std::puts("other data");
     }
-    // A GPU is refused to it only where its parent has one.
+    // A GPU is refused to the child only if its parent has one.
     if (::access("/dev/nvidiactl", F_OK) != 0) {
       setenv("GSHMEM_DEVICE", "auto", 1);
       if (!lives_alone()) std::puts("other data");
     }
-    // A child of its own, after it has left its job and while it is in one.
+    // The child forks a child of its own, after it has left its job and while it is in one.
     if (end_of(fork_child(End::kExit, [] {
           if (!lives_alone()) std::puts("other data");
         })) != 0)

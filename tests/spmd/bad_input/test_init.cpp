@@ -1,4 +1,4 @@
-// An init that fails on one PE, or that has no end: what the others hear, and when.
+// An init that fails on one PE, or that never ends: which error the others receive, and when.
 #include "tests/spmd/bad_input/children.h"
 
 #include <catch2/catch.hpp>
@@ -12,7 +12,7 @@ using namespace gshmem::spmd;
 
 namespace {
 
-/// Init on every PE, of which PE 1 does `spoil` first; what each says.
+/// Runs init on every PE; PE 1 runs `spoil` first. Returns the outcomes.
 std::vector<Outcome> init_of(int n, const Environment& changes,
                              const std::function<void()>& spoil) {
   return in_children(n, quick(changes), [&](int rank) {
@@ -22,7 +22,7 @@ std::vector<Outcome> init_of(int n, const Environment& changes,
   });
 }
 
-/// Segments are files to this limit.
+/// Segments are files, to which this limit applies.
 void limit_file_size() {
   std::signal(SIGXFSZ, SIG_IGN);
   const rlimit little{4096, 4096};
@@ -45,7 +45,8 @@ TEST_CASE("bootstrap_timeout_0_is_no_end") {
 }
 
 TEST_CASE("pe_that_cannot_make_its_segment_tells_the_others_why") {
-  // Without an end: nobody waits for one. Unmapped, each PE makes a segment of its own.
+  // There is no time limit, and no PE waits for one. Without mapping each PE makes a segment of its
+  // own.
   const auto outcomes =
       init_of(3, {{"GSHMEM_BOOTSTRAP_TIMEOUT", "0"}, {"GSHMEM_P2P", "0"}}, limit_file_size);
   for (std::size_t rank = 0; rank < outcomes.size(); ++rank) {

@@ -1,4 +1,4 @@
-// Init and finalize as programs of several parts call them, and the end of a job whatever the
+// Init and finalize as programs with several parts call them, and the end of a job whatever the
 // application's threads are doing.
 #include "tests/spmd/bad_input/children.h"
 
@@ -21,7 +21,7 @@ TEST_CASE("finalize_waits_for_a_living_pe_longer_than_init_would") {
         {
           const Runtime runtime;
           gshmem_barrier_all();
-          if (rank == 1) usleep(6'000'000);  // at work
+          if (rank == 1) usleep(6'000'000);  // busy
           print_fault();
         }
         std::puts("finalized");
@@ -107,7 +107,7 @@ TEST_CASE("job_ends_while_the_application_holds_a_stream") {
               if (::pipe(ends) != 0) std::exit(4);
               FILE* const stream = ::fdopen(ends[reads ? 0 : 1], reads ? "r" : "w");
               char line[4096] = {};
-              for (;;) {  // in an empty pipe, or in one that is soon full
+              for (;;) {  // blocks on an empty pipe, or on one that is soon full
                 if (reads) (void)!std::fgets(line, sizeof(line), stream);
                 if (!reads) (void)!std::fwrite(line, sizeof(line), 1, stream);
               }

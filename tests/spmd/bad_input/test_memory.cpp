@@ -1,4 +1,5 @@
-// Misuse of symmetric memory: calls that differ between PEs, and addresses that are no allocation.
+// Misuse of symmetric memory: calls that differ between PEs, and addresses that are not an
+// allocation.
 #include "tests/spmd/bad_input/children.h"
 
 #include <catch2/catch.hpp>
@@ -201,10 +202,10 @@ TEST_CASE("memory_that_is_short_is_null_and_the_log_says_of_what") {
     void* const some = gshmem_malloc(100);
     if (!some) throw std::runtime_error("no memory");
     need_null(gshmem_realloc(some, kMore));
-    // All of the heap is not more than it has, nor is nothing at all.
+    // The whole heap is not more than it has, and nothing is not, either.
     const std::size_t all = gshmemi_ambient()->state->heap_bytes - abi::kInternalBytes;
     if (gshmem_realloc(some, all) != some) throw std::runtime_error("it does not grow");
-    gshmem_free(some);  // as before
+    gshmem_free(some);  // as before the failed call
     need_null(gshmem_malloc(0));
   });
   INFO(outcome.output);

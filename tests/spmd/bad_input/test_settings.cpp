@@ -1,6 +1,6 @@
-// What nobody sees in the results of a job: that it is silent when nothing is wrong, that a setting
-// is obeyed where another way would do as well, what is said of a fault, and what programs inherit
-// that are started meanwhile.
+// Properties that the results of a job do not show: it logs nothing when nothing is wrong, a
+// setting is obeyed where another path would work as well, faults are reported, and programs that
+// are started meanwhile inherit nothing.
 #include <gshmem/compat/nvshmemx.h>
 #include <gshmem/device/core/registrar.h>
 
@@ -32,8 +32,8 @@ const Environment kMapped;
 const Environment kSoft = {{"GSHMEM_P2P", "0"}, {"GSHMEM_NIC", "soft"}};
 const Environment kOfi = {{"GSHMEM_P2P", "0"}, {"GSHMEM_NIC", "ofi"}};
 
-/// The paths among these of which this build sees everything. TSan does not see what orders two
-/// processes that share memory.
+/// Returns those of the paths whose ordering this build can check. TSan does not see the ordering
+/// between two processes that share memory.
 std::vector<Environment> visible(std::vector<Environment> paths) {
   if (kUnderTsan) paths.resize(1);
   return paths;
@@ -49,7 +49,7 @@ bool lacks_path(const Outcome& outcome) {
   return contains(outcome.output, "was built without") || contains(outcome.output, "libfabric.so");
 }
 
-/// A put to the other PE and back, and an atomic.
+/// Makes a put to the other PE and a get back, and an atomic.
 void use_all_paths() {
   auto* words = static_cast<std::uint64_t*>(gshmem_calloc(4, sizeof(std::uint64_t)));
   const int other = (gshmem_my_pe() + 1) % gshmem_n_pes();
@@ -112,7 +112,7 @@ TEST_CASE("doorbells_are_rung_by_whom_the_setting_names") {
 
 TEST_CASE("queues_lead_to_the_pes_whose_heaps_are_not_mapped") {
   if (kUnderTsan) skip("TSan does not see what orders two processes");
-  // Those that are made on first use lead to this PE, too, which proves them.
+  // The queues made on first use include those to this PE, which test them.
   for (const auto& [connect, of_two, alone] :
        {std::tuple{"init", "to 1 PEs by", "to 2 PEs by"}, {"use", "to 2 PEs by", "to 3 PEs by"}}) {
     const auto outcomes = in_children(3,
@@ -167,7 +167,7 @@ TEST_CASE("pes_of_a_host_share_memory_though_one_of_another_is_between_them") {
 
 TEST_CASE("many_teams_synchronize_by_the_network") {
   if (kUnderTsan) skip("TSan does not see what orders two processes");
-  // More than have their slots at the front of the heap.
+  // More teams than have their slots at the front of the heap.
   for (const Environment& path : {kSoft, kOfi}) {
     Environment environment = quick(path);
     environment["GSHMEM_TEAMS"] = "700";
@@ -218,7 +218,7 @@ TEST_CASE("doorbells_that_do_not_arrive_are_rung_by_a_host_thread") {
                               {"GSHMEM_DOORBELL", setting},
                               {"GSHMEM_LOG", "info"},
                               {"GSHMEM_TIMEOUT", seconds},
-                              {"GSHMEM_FAULT", "abort"},  // for others than init's own
+                              {"GSHMEM_FAULT", "abort"},  // for errors other than those of init
                               {"GSHMEM_TEST_DEAD_DOORBELLS", "1"}}),
                        [](int) {
                          const Runtime runtime;
@@ -226,7 +226,7 @@ TEST_CASE("doorbells_that_do_not_arrive_are_rung_by_a_host_thread") {
                          print_fault();
                        });
   };
-  for (const Outcome& outcome : run("auto", "2")) {  // what follows has to come in time
+  for (const Outcome& outcome : run("auto", "2")) {  // the following output must arrive in time
     INFO(outcome.output);
     CHECK(outcome.code == 0);
     CHECK(contains(outcome.output, "fault 0 "));
@@ -259,7 +259,7 @@ TEST_CASE("fault_is_said_once_by_the_pe_that_has_it") {
 }
 
 TEST_CASE("programs_that_a_pe_starts_inherit_no_descriptor_of_the_library") {
-  // What libfabric opens is its own.
+  // libfabric opens its own descriptors.
   for (const Environment& path : visible({kMapped, kSoft})) {
     const auto outcomes = in_children(kPes, quick(path), [](int) {
       const std::set<int> before = open_descriptors();
@@ -286,12 +286,12 @@ TEST_CASE("programs_that_a_pe_starts_inherit_no_descriptor_of_the_library") {
       INFO(name_of(path) << "\n" << outcome.output);
       CHECK(outcome.code == 0);
       CHECK_FALSE(contains(outcome.output, "inherited"));
-      CHECK_FALSE(contains(outcome.output, "\n0 more"));  // else this shows nothing
+      CHECK_FALSE(contains(outcome.output, "\n0 more"));  // otherwise this proves nothing
     }
   }
 }
 
-// The kernels did nothing, and the program ended with 0.
+// The bug: the kernels did nothing, and the program ended with 0.
 TEST_CASE("kernels_without_a_gpu_are_a_warning_of_pe_0_and_an_error_under_nvshmem_s_names") {
   const Environment hidden{{"GSHMEM_DEVICE", "auto"}, {"CUDA_VISIBLE_DEVICES", ""}};
   constexpr const char* kText = "this program has kernels, and there is no GPU for them: ";
@@ -316,7 +316,7 @@ TEST_CASE("kernels_without_a_gpu_are_a_warning_of_pe_0_and_an_error_under_nvshme
   INFO(failed.output);
   CHECK(contains(failed.output, "status " + std::to_string(GSHMEMX_ERROR_NOT_SUPPORTED) + "\n"));
   CHECK((contains(failed.output, kText) && contains(failed.output, "set GSHMEM_DEVICE=cpu")));
-  // Where CPU mode is asked for, and where host functors are all there is, nothing is said.
+  // Nothing is logged if CPU mode was requested, or if there are only host functors.
   for (const Environment& environment :
        {hidden, Environment{{"GSHMEM_DEVICE", "cpu"}, {"CUDA_VISIBLE_DEVICES", ""}}}) {
     const bool has_kernels = environment.at("GSHMEM_DEVICE") == std::string("cpu");

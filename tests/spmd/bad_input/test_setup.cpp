@@ -1,5 +1,5 @@
-// Misuse of init and finalize, and configurations that cannot work: an error that says what is
-// wrong, in bounded time, on all PEs.
+// Misuse of init and finalize, and configurations that cannot work: an error that names the cause,
+// within a time limit, on all PEs.
 #include "tests/spmd/bad_input/children.h"
 
 #include <gshmem/device/core/registrar.h>
@@ -22,7 +22,7 @@ using namespace gshmem::spmd;
 
 namespace {
 
-/// gshmemx_init_attr in one child with `environment`: its status and message.
+/// Calls gshmemx_init_attr in one child with `environment`, and returns its status and message.
 Outcome init_with(const Environment& environment) {
   return in_child(quick(environment), [] {
     std::printf("status %d\n", gshmemx_init_attr(GSHMEMX_INIT_DEFAULT, nullptr));
@@ -43,7 +43,7 @@ void require_gpu() {
   if (!contains(gpu.output, "status 0\n")) skip("needs a GPU: " + gpu.output);
 }
 
-/// Room for so many bytes more in the calling process; what the limit was.
+/// Allows only so many more bytes in the calling process; returns the previous limit.
 rlimit limit_addresses(std::size_t more) {
   rlimit before{};
   getrlimit(RLIMIT_AS, &before);
@@ -127,12 +127,13 @@ TEST_CASE("launch_whose_threads_cannot_all_be_started_throws_and_runs_none") {
   const Outcome outcome = in_child(quick(), [] {
     const Runtime runtime;
     static std::atomic<int> ran{0};
-    // Waits for the whole block, so for threads that are missing.
+    // It waits for the whole block, and so for missing threads.
     const auto body = [](const LaunchContext& ctx) {
       ++ran;
       ctx.block().sync();
     };
-    // Room for some of 64 threads: each has a stack of 8 MiB or what `ulimit -s` says.
+    // There is memory for some of 64 threads: each has a stack of 8 MiB, or of the size of `ulimit
+    // -s`.
     const rlimit before = limit_addresses(100u << 20);
     try {
       launch({.blocks = 1, .threads = 64}, body);
@@ -172,7 +173,7 @@ TEST_CASE("finalize_without_init_and_twice_returns") {
   INFO(outcome.output);
   CHECK(outcome.code == 0);
   CHECK(contains(outcome.output, "still here"));
-  // Of no PE, also when there has been one.
+  // The message names no PE, even if there has been one.
   const std::string line = "gshmem[-] WARN: gshmem_finalize: the library is not initialized";
   const auto first = outcome.output.find(line);
   REQUIRE(first != std::string::npos);
@@ -181,7 +182,7 @@ TEST_CASE("finalize_without_init_and_twice_returns") {
 
 TEST_CASE("global_exit_without_a_pe_ends_the_process_with_its_status") {
   const Outcome outcome = in_child(quick(), [] {
-    std::puts("said before");  // held by the stream, which is a pipe's
+    std::puts("said before");  // buffered by the stream of a pipe
     gshmem_global_exit(7);
     std::puts("still here");
   });
@@ -225,7 +226,7 @@ TEST_CASE("attr_that_is_not_initialized_serves_for_what_the_flags_name_and_that_
     CHECK(contains(outcome.output, "status 0\n"));
     const std::size_t heap = outcome.output.find("heap of ");
     REQUIRE(heap != std::string::npos);
-    // Memory comes in pages of 2 MiB, and the program has what is left of the last one.
+    // Memory is in pages of 2 MiB, and the program may use the rest of the last one.
     CHECK((std::strtoull(outcome.output.c_str() + heap + 8, nullptr, 10) >= 8 << 20) == good);
     CHECK(contains(outcome.output,
                    "INFO: gshmemx_init_attr: attr is not initialized, using only what flags = 0 "
@@ -279,7 +280,7 @@ TEST_CASE("part_of_the_program_with_other_headers_fails_init_while_it_is_there")
 
 TEST_CASE("init_that_fails_on_another_pe_leaves_nothing_of_this_one_to_the_kernels") {
   const auto outcomes = in_children(2, quick(), [](int rank) {
-    if (!kSanitized) (void)::mallopt(M_PERTURB, 0x55);  // of what is gone nothing stays
+    if (!kSanitized) (void)::mallopt(M_PERTURB, 0x55);  // freed memory is overwritten
     const auto upload = [](const void*, unsigned long) { return 0; };
     gshmemi_unit unit{upload, sizeof(abi::DeviceState), abi::kStateAbi}, later = unit;
     if (rank == 1) unit.state_bytes += 8;
@@ -330,7 +331,7 @@ TEST_CASE("queues_for_which_there_are_no_addresses_are_an_error_that_says_so") {
                       {"GSHMEM_QPS_PER_PE", "64"},
                       {"GSHMEM_QP_DEPTH", "32768"}}),
                [] {
-                 limit_addresses(500u << 20);  // twice 128 queues of 2 MiB do not fit
+                 limit_addresses(500u << 20);  // two times 128 queues of 2 MiB do not fit
                  run_threads(2, [](const Runtime&) {});
                });
   INFO(outcome.output);
@@ -359,7 +360,7 @@ TEST_CASE("a_pe_that_no_path_leads_to_is_named_where_there_is_no_nic") {
 
 TEST_CASE("a_network_for_atomics_alone_may_be_lacking_unless_it_was_asked_for") {
   if (std::filesystem::exists("/sys/class/infiniband")) skip("this machine may have a NIC");
-  // By GSHMEM_P2P=0 there is no other way.
+  // With GSHMEM_P2P=0 there is no other path.
   for (const auto& [nic, p2p] : {std::pair{"ofi", "1"}, {"auto", "1"}, {"auto", "0"}}) {
     const bool may_lack = nic == std::string("auto") && p2p == std::string("1");
     const auto outcomes = in_children(2,
@@ -447,7 +448,7 @@ TEST_CASE("heap_larger_than_the_gpu_is_an_error", "[gpu]") {
   require_gpu();
   const Environment environment{{"GSHMEM_DEVICE", "cuda"}, {"GSHMEM_SYMMETRIC_SIZE", "1T"}};
   expect_status(init_with(environment), GSHMEMX_ERROR_OUT_OF_MEMORY,
-                {"symmetric heap of 10995",  // and the library's own part
+                {"symmetric heap of 10995",  // including the library's own part
                  "does not fit on the GPU (", "lower GSHMEM_SYMMETRIC_SIZE"});
 }
 
@@ -525,7 +526,8 @@ TEST_CASE("finalize_leaves_no_memory_descriptor_or_thread_behind") {
       for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator(folder)) ++n;
       return n;
     };
-    run_threads(3, [](const Runtime&) { gshmem_barrier_all(); });  // what is made once is made
+    // Objects that are made only once exist now.
+    run_threads(3, [](const Runtime&) { gshmem_barrier_all(); });
     const long descriptors = count("/proc/self/fd"), threads = count("/proc/self/task");
     for (int i = 0; i < 5; ++i) run_threads(3, [](const Runtime&) { gshmem_barrier_all(); });
     std::printf("descriptors %ld threads %ld\n", count("/proc/self/fd") - descriptors,

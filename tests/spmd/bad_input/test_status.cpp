@@ -13,7 +13,7 @@
 using namespace gshmem;
 using namespace gshmem::spmd;
 
-// As collective_launch.h has it, which needs CUDA.
+// The declaration of collective_launch.h, which needs CUDA.
 extern "C" int gshmemi_agree_status(const char* call, int mine, const char* why);
 
 TEST_CASE("an_invalid_team_and_contexts_that_are_used_up_are_warnings_and_no_errors") {
@@ -34,7 +34,7 @@ TEST_CASE("an_invalid_team_and_contexts_that_are_used_up_are_warnings_and_no_err
     is_told(gshmem_team_split_strided(GSHMEM_TEAM_WORLD, 0, 1, 1, nullptr, 0, &team),
             GSHMEMX_ERROR_OUT_OF_MEMORY);
     while (gshmem_ctx_create(0, &ctx) == 0) continue;
-    is_told(gshmem_team_my_pe(GSHMEM_TEAM_INVALID), -1);  // a question
+    is_told(gshmem_team_my_pe(GSHMEM_TEAM_INVALID), -1);  // a query
   });
   INFO(outcome.output);
   CHECK(outcome.code == 0);
@@ -64,7 +64,7 @@ TEST_CASE("wrong_argument_of_a_call_with_a_status_is_an_error_that_names_it") {
   static int number = -1;
   static gshmem_team_t team = GSHMEM_TEAM_INVALID;
   static gshmem_team_config_t team_config = GSHMEM_TEAM_CONFIG_INITIALIZER;
-  // Of the world, whose one member makes the calls.
+  // Splits the world, whose one member makes the calls.
   static const auto split = [](int start, int stride, int size, long mask = 0,
                                const gshmem_team_config_t* config = nullptr) {
     return gshmem_team_split_strided(GSHMEM_TEAM_WORLD, start, stride, size, config, mask, &team);

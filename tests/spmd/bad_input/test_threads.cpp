@@ -1,4 +1,4 @@
-// Threads that are not the one that called init: what they see of init and finalize.
+// Threads other than the one that called init: the effect of init and finalize on them.
 #include "tests/spmd/bad_input/children.h"
 
 #include "tests/sanitizers/sanitizers.h"
@@ -74,11 +74,11 @@ TEST_CASE("thread_bound_to_a_pe_is_free_when_that_is_gone") {
     gshmem_finalize();
     std::printf("gone %p\n", gshmemx_pe_handle());
 
-    // Another one, perhaps at the same address.
+    // A new PE, perhaps at the same address.
     founder([] {});
     std::printf("apart %p\n", gshmemx_pe_handle());
     std::printf("bound %d\n", gshmemx_bind_thread(handle));
-    finalize_by_another_thread();  // of no PE
+    finalize_by_another_thread();  // it belongs to no PE
     std::printf("own %d\n", gshmemx_pe_handle() == handle);
     std::thread([&] {
       (void)gshmemx_bind_thread(handle);
@@ -161,7 +161,7 @@ TEST_CASE("thread_is_of_the_pe_that_it_is_bound_to_and_of_none_before_and_after"
           (void)gshmem_ctx_create(64, nullptr);
         };
         tell("at first");
-        std::thread([] {  // PEs come and go
+        std::thread([] {  // PEs are created and destroyed
           gshmemx_thread_world_t* const world = gshmemx_thread_world_create(1);
           gshmemx_init_attr_t attr = GSHMEMX_INIT_ATTR_INITIALIZER;
           (void)gshmemx_set_attr_thread_args(world, 0, &attr);

@@ -64,7 +64,7 @@ TEST_CASE("tiles_to_or_from_a_pe_with_bad_arguments_are_faults") {
          });
   expect({"gshmemx::tile_put: argument dst shape = -8 is negative"},
          [&](float* floats) { return put(good, matrix(floats, -8, -4, 1, 8), 0, 0); });
-  // One element beyond the heap's allocation is not seen, one beyond the heap is.
+  // An access beyond an allocation of the heap is not detected; one beyond the heap is.
   expect({"gshmemx::tile_put: argument dst = 0x", "4000000028 bytes) is not in the symmetric heap"},
          [&](float* floats) { return put(good, matrix(floats, 8, 4, 1, 333333333), 0, 0); });
   expect({"gshmemx::tile_get_block: argument src = 0x", "(128 bytes) is not in the symmetric"},
