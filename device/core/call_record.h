@@ -40,7 +40,7 @@ enum class CallKind : std::uint32_t {
   kP,              ///< dest, width, operand, pe
   kG,              ///< source, width, pe; returns the element, zero-extended
   kIput,           ///< dest, source, strides, width, bytes of all elements, pe
-  kIget,           ///< likewise
+  kIget,           ///< as kIput
   kAmo,            ///< dest, width, op, operand, cond, pe; returns the old value
   kSignal,         ///< signal, op, operand, pe
   kQuiet,          ///< context

@@ -72,10 +72,10 @@ __device__ inline void store_relaxed(Word16* p, Word16 v) {
                : "memory");
 }
 
-/// Bulk access: may be cached, may tear between words; only for data that somebody else orders.
-/// Generic addresses, because sources may be in shared memory or on the stack. `volatile` keeps
-/// the order of issue, so that the loads of one unrolled group are all in flight before the first
-/// store.
+/// Bulk accesses may be cached, and may tear between words; they are only for data that other code
+/// orders. Addresses are generic, because sources may be in shared memory or on the stack.
+/// `volatile` keeps the order of issue, so that the loads of one unrolled group are all in flight
+/// before the first store.
 #define GSHMEM_PTX_BULK(T, TYPE, LOADED, STORED, WIDE)                                       \
   __device__ inline T load_bulk(const T* p) {                                                \
     WIDE v;                                                                                  \

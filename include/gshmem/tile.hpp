@@ -23,15 +23,15 @@
 
 namespace gshmemx {
 
-/// A call's Caller, tiles and group: the bodies of the functions below.
+/// Makes a call's Caller, tiles and group, for the bodies of the functions below.
 #define GSHMEM_TILE_CALLER(NAME) \
   const ::gshmem::api::Caller call = ::gshmem::api::ambient_caller("gshmemx::" GSHMEM_TEXT(NAME))
 #define GSHMEM_TILES ::gshmem::api::tile_arguments(src, dst, start_coord, boundary, flag)
 #define GSHMEM_TILE_TEMPLATE(ALGORITHM) \
   template <class src_tensor_t, class dst_tensor_t, class tuple_t, ALGORITHM algo>
 
-/// put, get: The tile to or from `pe`: complete at quiet, as nbi calls are. The side at the PE is
-/// symmetric.
+/// put, get: Transfer the tile to or from `pe`; complete at quiet, as nbi calls are. The side at
+/// the PE is symmetric.
 #define GSHMEM_TILE_MOVE(STEM, SCOPE, GROUP, PUT)                                            \
   GSHMEM_TILE_TEMPLATE(tile_algo_t)                                                          \
   GSHMEM_FN int tile_##STEM##SCOPE(src_tensor_t src, dst_tensor_t dst, tuple_t start_coord,  \
@@ -39,10 +39,10 @@ namespace gshmemx {
     GSHMEM_TILE_CALLER(tile_##STEM##SCOPE);                                                  \
     return ::gshmem::api::move_tile<PUT>(call, ::gshmem::device::GROUP{}, GSHMEM_TILES, pe); \
   }
-/// broadcast: By one member alone, to all. allgather: By every member, to a part of `dst` of its
-/// own: along the dimension with stride 1 side by side, as many as it has room for, then after
-/// them. Both by NVLS_ONE_SHOT_PUSH_NBI, without a wait: the program says when `dst` may be
-/// written. All members find the tiles there after tile_collective_wait.
+/// broadcast: One member alone puts the tile to all. allgather: Every member puts its tile to a
+/// part of `dst` of its own: side by side along the dimension with stride 1, as many as fit, and
+/// then after them. Both use NVLS_ONE_SHOT_PUSH_NBI, without a wait: the program must ensure that
+/// `dst` may be written. The tiles are visible to all members after tile_collective_wait.
 #define GSHMEM_TILE_GIVE(STEM, SCOPE, GROUP, GATHER)                                       \
   GSHMEM_TILE_TEMPLATE(tile_coll_algo_t)                                                   \
   GSHMEM_FN int tile_##STEM##SCOPE(gshmem_team_t team, src_tensor_t src, dst_tensor_t dst, \
@@ -51,14 +51,15 @@ namespace gshmemx {
     return ::gshmem::api::give_tile<GATHER, algo>(call, ::gshmem::device::GROUP{}, team,   \
                                                   GSHMEM_TILES);                           \
   }
-/// sum, max, min: Elements of all members combined in their order, after a sync of the team. Halves
-/// and cutlass's are rounded after each. `src` is symmetric.
+/// sum, max, min: Combine the elements of all members in their order, after a sync of the team.
+/// Halves and cutlass's types are rounded after each step. `src` is symmetric.
 /// _reduce by NVLS_ONE_SHOT_PULL_NBI: every member combines all into its own `dst`, whatever the
-/// root; it is there on return. Where `dst` is `src` each combines a share for all, and all meet.
-/// _reduce by NVLS_TWO_SHOT_PUSH_NBI: member `root` combines for all; without a root each one its
-/// share. `dst`, which may be `src`, is symmetric, and there after tile_collective_wait.
+/// root; the result is complete on return. If `dst` is `src`, each combines a share for all, and
+/// all synchronize.
+/// _reduce by NVLS_TWO_SHOT_PUSH_NBI: member `root` combines for all; without a root each combines
+/// its share. `dst`, which may be `src`, is symmetric, and complete after tile_collective_wait.
 /// _rooted_reduce by NVLS_ONE_SHOT_PULL_NBI: a member that names itself combines all into its own
-/// `dst`. Others only meet; they may name another one, and give another tile.
+/// `dst`. The others only synchronize; they may name another one, and pass another tile.
 #define GSHMEM_TILE_REDUCE(STEM, SCOPE, GROUP, ROOTED, OP, ROOT_PARAM, ROOT)               \
   GSHMEM_TILE_TEMPLATE(tile_coll_algo_t)                                                   \
   GSHMEM_FN int tile_##STEM##SCOPE(gshmem_team_t team, src_tensor_t src, dst_tensor_t dst, \
@@ -77,8 +78,8 @@ namespace gshmemx {
                      ::gshmem::api::kNoRoot)                                         \
   GSHMEM_TILE_REDUCE(NAME##_rooted_reduce, SCOPE, GROUP, true, OP, GSHMEM_TILE_ROOT, root)
 
-/// collective_wait: The tiles of the group's calls by that algorithm on that team are there: after
-/// a push by all members, which meet; after a pull by the group alone.
+/// collective_wait: Waits until the tiles of the group's calls by that algorithm on that team have
+/// arrived: after a push by all members, which synchronize; after a pull by the group alone.
 #define GSHMEM_TILE_CALLS(SCOPE, GROUP)                                                 \
   GSHMEM_TILE_MOVE(put, SCOPE, GROUP, true)                                             \
   GSHMEM_TILE_MOVE(get, SCOPE, GROUP, false)                                            \

@@ -72,7 +72,8 @@ std::unique_ptr<Lanes> open_lanes(const OpenOptions& options, bool gpu_memory, b
   return std::make_unique<Lanes>(std::move(fabrics));
 }
 
-/// Logs or throws the error, by GSHMEM_GDR, for a heap that the NICs cannot access.
+/// Throws the error with GSHMEM_GDR=on, or if the machine has a network for GPUs. Otherwise the
+/// heap is staged.
 void stage_or_fail(const OpenOptions& options, const Error& error) {
   if (options.config.gdr == Switch::kOn) throw error;
   const std::string network =
