@@ -72,7 +72,8 @@ struct Cut {
   GSHMEM_FN std::size_t most() const { return (each + 2) * unit; }
 };
 
-/// Makes `what.dest` the same symmetric address at all members of `to`.
+/// Makes `dest` both source and destination of `what`, at the same symmetric address of all members
+/// of `to`.
 GSHMEM_FN void set_in_place(TeamCall& what, char* dest, std::size_t bytes, const abi::Team& to) {
   what.dest = dest;
   what.source = dest;

@@ -16,8 +16,8 @@
 #if defined(__CUDACC__)
 #define GSHMEM_FN __host__ __device__ inline
 // Marks functions that are local to the calling translation unit. With -rdc=true, ptxas limits only
-// such functions to the registers of the kernels that call them. If a function needs more registers
-// than a kernel may have, ptxas refuses the kernel.
+// such functions to the registers of the kernels that call them. It refuses a kernel with fewer
+// registers than any other function that the kernel calls.
 #define GSHMEM_OUTLINE static __host__ __device__ __noinline__ inline
 #else
 #define GSHMEM_FN inline

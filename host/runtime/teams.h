@@ -36,8 +36,8 @@ class Teams {
   /// Returns the bytes that `teams` teams in addition to the predefined ones need at the end of
   /// each heap: the packets of the first entries, then the slots, unless they are at the front.
   [[nodiscard]] static std::uint64_t bytes_at_end(int teams);
-  /// Returns how many of these PEs access by the network: the slots, if there are any and not only
-  /// packets. A NIC then refuses accesses beyond that and the program's heap.
+  /// Returns how many of these PEs access by the network: all if the slots are among them, and 0 if
+  /// only packets are. Then a NIC refuses accesses beyond the program's heap.
   [[nodiscard]] static std::uint64_t network_bytes_at_end(int teams);
 
   /// Members of the predefined teams, by PE number; the team of all PEs needs no list.
