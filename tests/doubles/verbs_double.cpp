@@ -89,6 +89,10 @@ int query_port(ibv_context*, std::uint8_t, _compat_ibv_port_attr* out) {
   attributes->link_layer = current->ethernet ? IBV_LINK_LAYER_ETHERNET : IBV_LINK_LAYER_INFINIBAND;
   return simple("ibv_query_port");
 }
+int query_port_speed(ibv_context*, std::uint32_t, std::uint64_t* speed) {
+  *speed = current->port_speed;
+  return current->port_speed != 0 ? 0 : EOPNOTSUPP;
+}
 int query_gid(ibv_context*, std::uint8_t, int index, ibv_gid* gid) {
   const bool none = fails("ibv_query_gid") || index != current->gid_index;
   *gid = {};
@@ -237,6 +241,9 @@ int general_cmd(ibv_context*, const void* in, std::size_t in_bytes, void* out,
     caps[0x5c] = 0x40;  // send_dbr_mode_no_dbr_ext
   } else if (type == 4) {
     caps[0x03] = static_cast<std::uint8_t>(current->timestamps);
+    const auto [first, last] = current->udp_sources;
+    caps[0x18] = static_cast<std::uint8_t>(last >> 8), caps[0x19] = static_cast<std::uint8_t>(last);
+    caps[0x1a] = static_cast<std::uint8_t>(first >> 8), caps[0x1b] = static_cast<std::uint8_t>(first);
   } else if (type == 0) {
     caps[0x04] = current->no_record ? 0x80 : 0;  // hca_cap_2
     caps[0x11] = current->log_queue_max;         // log_max_qp_sz
@@ -409,6 +416,7 @@ VerbsApi fake_verbs_api() {
   FAKE(close_device);
   FAKE(query_device);
   FAKE(query_port);
+  FAKE(query_port_speed);
   FAKE(query_gid);
   FAKE(query_gid_ex);
   FAKE(query_pkey);

@@ -33,6 +33,8 @@ struct FakeVerbs {
   bool host_endian = true;  ///< 8-byte results of them
   std::uint16_t atomic_operations = 0xf;
   int timestamps = -1;  ///< qp_ts_format of its RoCE, which it has then
+  std::pair<std::uint16_t, std::uint16_t> udp_sources{};  ///< of that
+  std::uint64_t port_speed = 0;                           ///< in 100 Mb/s; 0: the call fails
   std::uint16_t pkey = 0xffff;
   std::uint8_t cqe_version = 1, ports = 1;
   std::uint16_t wqe_bytes_max = 1024;

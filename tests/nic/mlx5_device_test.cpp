@@ -100,6 +100,18 @@ TEST_CASE("networks_of_infiniband_are_told_apart_by_the_subnet_of_the_first_gid"
   }
 }
 
+TEST_CASE("a_port_is_as_fast_as_the_library_says_else_as_its_codes_do") {
+  for (const std::uint64_t speed : {0u, 8000u}) {  // XDR, whose codes are those of NDR
+    fake_verbs_reset();
+    fake_verbs().width = 2, fake_verbs().speed = 128;
+    fake_verbs().port_speed = speed;
+    const Setup setup;
+    const FoundDevices found = find_devices(setup.api, wish_of(setup));
+    REQUIRE(found.ports.size() == 1);
+    CHECK(found.ports[0].candidate.gbits == (speed == 0 ? 400 : 800));
+  }
+}
+
 TEST_CASE("gids_are_used_on_ethernet_or_where_they_are_asked_for") {
   const auto global = [](bool ethernet, bool required, const char* index) {
     fake_verbs_reset();
@@ -128,7 +140,7 @@ TEST_CASE("an_address_is_asked_for_as_packets_will_have_it") {
   CHECK(int{asked.port_num} == 2);
   CHECK(int{asked.sl} == 3);  // a priority of Ethernet
   CHECK(int{asked.grh.sgid_index} == 1);
-  CHECK(int{asked.grh.hop_limit} == 64);
+  CHECK(int{asked.grh.hop_limit} == 255);
   CHECK(int{asked.grh.traffic_class} == 104);
   CHECK(int{asked.grh.dgid.raw[12]} == 10);
   CHECK(int{asked.grh.dgid.raw[15]} == 1);

@@ -251,6 +251,21 @@ TEST_CASE("pairs_of_queues_have_udp_ports_all_over_the_range") {
   CHECK(all == 0xc000);
 }
 
+TEST_CASE("udp_ports_are_in_the_range_that_the_device_reports") {
+  fake_verbs_reset();
+  fake_verbs().ethernet = true;
+  fake_verbs().timestamps = 0;  // it has capabilities of RoCE
+  fake_verbs().udp_sources = {0xd000, 0xd00f};
+  ConnectedSetup setup;
+  for (std::uint32_t number = 64; number < 160; ++number)
+    setup.connect([&](ConnectWire& wire) { wire.number = number; });
+  std::set<int> ports;
+  for (const auto& rtr : fake_verbs().commands_of(0x503)) ports.insert(rtr[0x52] << 8 | rtr[0x53]);
+  CHECK(*ports.begin() == 0xd000);
+  CHECK(*ports.rbegin() == 0xd00f);
+  CHECK(ports.size() == 16);
+}
+
 TEST_CASE("infiniband_port_that_requires_a_grh_has_one") {
   for (const bool required : {false, true}) {
     fake_verbs_reset();
@@ -260,7 +275,7 @@ TEST_CASE("infiniband_port_that_requires_a_grh_has_one") {
     const auto rtr = fake_verbs().commands_of(0x503).at(0);
     CHECK(static_cast<int>(rtr[0x35]) == (required ? 0x80 : 0));
     CHECK(static_cast<int>(rtr[0x36] << 8 | rtr[0x37]) == 0x1234);  // by its LID all the same
-    CHECK(static_cast<int>(rtr[0x3b]) == (required ? 64 : 0));      // hop limit
+    CHECK(static_cast<int>(rtr[0x3b]) == (required ? 255 : 0));      // hop limit
     CHECK(static_cast<int>(rtr[0x4f]) == (required ? 1 : 0));       // end of the GID
   }
 }

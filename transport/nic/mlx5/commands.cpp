@@ -148,6 +148,9 @@ Caps query_caps(const VerbsApi& api, ibv_context* context) {
     const auto roce = out.in(prm::QueryCapOut::kRoce);
     caps.timestamp_format =
         roce.get(prm::RoceCaps::kTimestampFormat) != 0 ? prm::kTimestampDefault : 0;
+    const std::uint32_t min = roce.get(prm::RoceCaps::kUdpSourceMin);
+    const std::uint32_t max = roce.get(prm::RoceCaps::kUdpSourceMax);
+    if (min != 0 && max >= min) caps.udp_source_min = min, caps.udp_source_max = max;
   }
   return caps;
 }

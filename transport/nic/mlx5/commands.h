@@ -24,6 +24,9 @@ struct Caps {
   bool fetched_host_endian = false;    ///< results of 8-byte atomics are in host order
   std::uint32_t timestamp_format = 0;  ///< qpc.ts_format
   bool no_record = false;              ///< queue pairs may work without a doorbell record
+  /// Source ports of RoCE v2 packets, first and last: those of InfiniBand annex A17 unless the
+  /// device reports others.
+  std::uint32_t udp_source_min = 0xc000, udp_source_max = 0xffff;
 };
 [[nodiscard]] Caps query_caps(const VerbsApi& api, ibv_context* context);
 /// Throws GSHMEMX_ERROR_NOT_SUPPORTED, which names all capabilities that gshmem needs and `device`

@@ -12,11 +12,12 @@
 namespace gshmem::nic::mlx5 {
 namespace {
 
-/// Returns the source port of RoCE v2 packets (0xc000 and up, InfiniBand annex A17): one per pair
-/// of queues, so that switches spread the packets over equal paths.
-std::uint32_t udp_source_port(std::uint32_t a, std::uint32_t b) {
-  const std::uint64_t product = std::uint64_t{a} * b * 0x9e3779b97f4a7c15ull;
-  return 0xc000u | static_cast<std::uint32_t>(product >> 50);
+/// Returns the source port of RoCE v2 packets: one per pair of queues, so that switches spread the
+/// packets over equal paths.
+std::uint32_t udp_source_port(const Caps& caps, std::uint32_t a, std::uint32_t b) {
+  const std::uint64_t hash = std::uint64_t{a} * b * 0x9e3779b97f4a7c15ull >> 32;
+  const std::uint64_t ports = caps.udp_source_max - caps.udp_source_min + 1;
+  return caps.udp_source_min + static_cast<std::uint32_t>(hash * ports >> 32);
 }
 
 std::uint8_t smaller(std::uint32_t a, std::uint32_t b) {
@@ -175,7 +176,7 @@ void Connection::connect(const ConnectInfo& peer, int pe) {
   if (ethernet) {
     rtr.remote_mac = device_.mac_of(remote.gid, pe);
     rtr.roce_v2 = device_.gid.kind == GidKind::kRoceV2;
-    rtr.udp_source_port = udp_source_port(qp_.number, remote.number);
+    rtr.udp_source_port = udp_source_port(device_.caps, qp_.number, remote.number);
   }
   modify_qp(device_.api, qp_, "INIT2RTR", encode_rtr(qp_.number, rtr));
   // A requester must not have more outstanding reads than the responder answers at a time.

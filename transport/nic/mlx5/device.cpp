@@ -53,7 +53,7 @@ Network network_of(const VerbsApi& api, ibv_context* context, int port,
 
 /// Returns the rate of a port, from its codes (InfiniBand 14.2.5.6, PortInfo: LinkWidthActive,
 /// LinkSpeedActive, LinkSpeedExtActive; enum ib_port_speed of linux rdma/ib_verbs.h). 0: unknown.
-double gbits_of(const ibv_port_attr& port) {
+double gbits_of_codes(const ibv_port_attr& port) {
   struct Code {
     int code;
     double value;
@@ -67,6 +67,15 @@ double gbits_of(const ibv_port_attr& port) {
     return 0.0;
   };
   return value(kLanes, port.active_width) * value(kGbits, port.active_speed);
+}
+
+/// Returns the rate as newer libraries report it, in units of 100 Mb/s: the codes have no XDR.
+double gbits_of(const VerbsApi& api, ibv_context* context, int port,
+                const ibv_port_attr& attributes) {
+  std::uint64_t speed = 0;
+  const bool known = api.query_port_speed != nullptr &&
+                     api.query_port_speed(context, static_cast<std::uint32_t>(port), &speed) == 0;
+  return known && speed != 0 ? static_cast<double>(speed) / 10 : gbits_of_codes(attributes);
 }
 
 /// Reads the GIDs of a device that sysfs does not show.
@@ -127,7 +136,7 @@ void look_at(const VerbsApi& api, ibv_device* device, const DeviceWish& wish,
       note(found.passed_over, where + " " + kNoGid);
       continue;
     }
-    found.ports.push_back({{name, port, distance, gbits_of(port_attributes)},
+    found.ports.push_back({{name, port, distance, gbits_of(api, context.get(), port, port_attributes)},
                            port_attributes,
                            network_of(api, context.get(), port, port_attributes)});
     found.context_of_port.push_back(found.contexts.size());

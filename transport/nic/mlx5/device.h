@@ -93,7 +93,7 @@ class Device {
   void learn_gid(const std::string& sysfs);
 };
 
-inline constexpr std::uint32_t kHopLimit = 64;  // the default of net.ipv4.ip_default_ttl
+inline constexpr std::uint32_t kHopLimit = 255;  // as NCCL, NVSHMEM and UCX; RFC 5082 asks for it
 
 /// Converts an enum ibv_mtu to 256..4096.
 [[nodiscard]] inline int mtu_bytes(unsigned mtu) { return 128 << mtu; }

@@ -243,6 +243,8 @@ struct AtomicCaps {
 /// roce_caps
 struct RoceCaps {
   static constexpr Field<RoceCaps> kTimestampFormat{0x00, 1, 0};  // qp_ts_format
+  // r_roce_max_src_udp_port and r_roce_min_src_udp_port: linux mlx5_ifc.h, mlx5_ifc_roce_cap_bits
+  static constexpr Field<RoceCaps> kUdpSourceMax{0x18, 31, 16}, kUdpSourceMin{0x18, 15, 0};
 };
 enum class CapType : std::uint16_t {
   kGeneral = 0,

@@ -19,6 +19,7 @@
 /// Functions of newer rdma-core (man mlx5dv_reg_dmabuf_mr) that older headers do not declare.
 extern "C" ibv_mr* mlx5dv_reg_dmabuf_mr(ibv_pd* pd, std::uint64_t offset, std::size_t length,
                                         std::uint64_t iova, int fd, int access, int mlx5_access);
+extern "C" int ibv_query_port_speed(ibv_context* context, std::uint32_t port, std::uint64_t* speed);
 
 namespace gshmem::nic::mlx5 {
 
