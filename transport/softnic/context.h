@@ -8,6 +8,7 @@
 #include "transport/softnic/fabric.h"
 #include "transport/softnic/queue_pair.h"
 #include "transport/softnic/regions.h"
+#include "transport/softnic/route.h"
 #include "transport/softnic/rules.h"
 
 #include <time.h>
@@ -34,6 +35,7 @@ struct Context {
   RegionTable regions;
   Counters counters;
   std::unique_ptr<Fabric> fabric;
+  Port port;  ///< known with the fabric
   std::map<std::uint32_t, std::unique_ptr<CompletionQueue>> cqs;
   std::map<std::uint32_t, std::unique_ptr<ReceiveQueue>> shared_receives;
   std::vector<CompletionQueue*> watched;  ///< those whose clients may arm them

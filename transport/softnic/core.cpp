@@ -101,8 +101,9 @@ void Core::take_doorbells(std::uint32_t number) {
 }
 
 void Core::use_fabric(int fd) {
-  context.fabric =
-      std::make_unique<Fabric>(fd, mac_of(context.options.profile, context.options.device));
+  context.fabric = std::make_unique<Fabric>(fd);
+  context.port = port_of(context.options.profile, context.options.device,
+                         context.fabric->lid_of(context.fabric->node()));
   context.regions.set_node(context.fabric->node());
 }
 
@@ -307,6 +308,15 @@ bool Core::receive_requests(std::uint64_t senders, std::int64_t now) {
   return moved;
 }
 
+/// Whether a reply does not come to its queue pair. One that says there was none has no addresses.
+bool Core::drops(const QueuePair& qp, const Packet& reply) const {
+  if (reply.is_silence()) return false;
+  const char* const why = refusal_of(context.port, qp.rtr.route, reply.addresses);
+  if (why != nullptr)
+    GSHMEM_INFO("soft NIC: queue pair 0x%x: an answer is dropped: it is %s", qp.number, why);
+  return why != nullptr;
+}
+
 bool Core::receive_replies(std::int64_t now) {
   bool moved = false;
   for (std::uint64_t left = context.fabric->senders(); left != 0; left &= left - 1) {
@@ -316,7 +326,7 @@ bool Core::receive_replies(std::int64_t now) {
       const Packet* packet = replies.front();
       if (packet == nullptr) break;
       QueuePair* qp = context.find_qp(packet->target);
-      if (qp != nullptr && context.port_down) {
+      if (qp != nullptr && (context.port_down || drops(*qp, *packet))) {
         requester.on_lost(*qp, *packet, now);
       } else if (qp != nullptr) {
         requester.on_reply(*qp, *packet, Ring::payload(packet), now);

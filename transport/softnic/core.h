@@ -85,6 +85,7 @@ class Core {
   std::uint64_t look_at_requests();
   bool receive_requests(std::uint64_t senders, std::int64_t now);
   bool receive_replies(std::int64_t now);
+  [[nodiscard]] bool drops(const QueuePair& qp, const Packet& reply) const;
   void rest(std::int64_t idle_ns);
 
   std::uint32_t next_uar_ = 0, next_record_ = 0;  ///< numbers, where the next pass goes on

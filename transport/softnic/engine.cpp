@@ -186,21 +186,11 @@ DeviceAttributes Engine::device() const {
   DeviceAttributes attributes;
   attributes.profile = options.profile;
   attributes.port_up = !impl_->context.port_down;
-  const std::uint16_t lid = fabric.lid_of(fabric.node());
-  // Locally administered EUI-64 (bit 1 of the first byte), no vendor's.
-  attributes.guid = 0x0253'4e49'4300'0000 | lid;
-  if (options.profile.link == Profile::Link::kEthernet) {
-    attributes.mac = mac_of(options.profile, options.device);
-    attributes.gids = roce_gids(options.profile, options.device);
-    return attributes;
-  }
-  attributes.lid = lid;
-  // InfiniBand 4.1.1: the default GID is the link-local prefix and the GUID.
-  const std::uint64_t prefix = __builtin_bswap64(0xfe80'0000'0000'0000);
-  const std::uint64_t guid = __builtin_bswap64(attributes.guid);
-  GidAttributes& gid = attributes.gids.emplace_back();
-  std::memcpy(gid.bytes.data(), &prefix, 8);
-  std::memcpy(gid.bytes.data() + 8, &guid, 8);
+  attributes.guid = guid_of(fabric.lid_of(fabric.node()));
+  const Port& port = impl_->context.port;
+  attributes.lid = port.lid;
+  attributes.mac = port.mac;
+  attributes.gids = port.gids;
   return attributes;
 }
 
@@ -403,6 +393,8 @@ void Engine::modify_to_rtr(std::uint32_t qpn, const QpRtr& rtr) {
   check(rtr.remote_qpn < 0xffffff && rtr.log_message_max <= 31 && rtr.log_responder_reads <= 7 &&
             rtr.receive_psn <= kPsnMask && rtr.min_rnr_timer <= 31,
         kBadParameter, "a field of the queue pair context is out of its range");
+  check(addresses_of(impl_->context.port, rtr.route).has_value(), kBadParameter,
+        strprintf("there is no GID %u", unsigned{rtr.route.gid_index}));
   qp.rtr = rtr;
   qp.state = QpState::kRtr;
 }

@@ -90,10 +90,25 @@ struct QpInit {
   bool remote_write = false, remote_read = false, remote_atomic = false;
   AtomicMode atomic_mode = AtomicMode::kUpTo8;
 };
+using Gid = std::array<std::uint8_t, 16>;
+
+/// UDP ports of RoCE v2 (InfiniBand annex A17), and the sources that packets may have.
+inline constexpr std::uint16_t kRoceUdpPort = 4791, kMinUdpSource = 0xc000, kMaxUdpSource = 0xffff;
+
+/// The way from a queue pair to another, as its context or an address vector has it.
+struct Route {
+  std::uint16_t lid = 0;       ///< on InfiniBand; 0: wherever the queue pair is
+  std::uint64_t mac = 0;       ///< on Ethernet
+  bool global = false;         ///< by GIDs; always on Ethernet
+  std::uint8_t gid_index = 0;  ///< of the source, in the port's table
+  Gid gid{};                   ///< of the destination
+  std::uint8_t hop_limit = 64;
+  std::uint16_t udp_source = kMinUdpSource;
+};
+
 struct QpRtr {
   std::uint32_t remote_qpn = 0;
-  std::uint16_t remote_lid = 0;  ///< on InfiniBand; 0: wherever the queue pair is
-  std::uint64_t remote_mac = 0;  ///< on Ethernet
+  Route route = {};
   std::uint32_t mtu = 4096;      ///< bytes, of both directions
   std::uint32_t log_message_max = 30;
   std::uint32_t log_responder_reads = 4;  ///< log_rra_max
@@ -120,13 +135,10 @@ struct Profile {
   bool no_record = false;           ///< queue pairs may do without a doorbell record
 };
 
-/// UDP ports of RoCE v2 (InfiniBand annex A17), and the sources that packets may have.
-inline constexpr std::uint16_t kRoceUdpPort = 4791, kMinUdpSource = 0xc000, kMaxUdpSource = 0xffff;
-
 /// An entry of a port's GID table.
 struct GidAttributes {
   enum class Kind : std::uint8_t { kInfiniBand, kRoceV1, kRoceV2 };
-  std::array<std::uint8_t, 16> bytes{};
+  Gid bytes{};
   Kind kind = Kind::kInfiniBand;
 };
 

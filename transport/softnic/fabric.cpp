@@ -20,7 +20,7 @@
 namespace gshmem::soft {
 namespace {
 
-constexpr std::uint64_t kMagic = 0x33636962'6166736eull;  // changes with the layout
+constexpr std::uint64_t kMagic = 0x34636962'6166736eull;  // changes with the layout
 constexpr std::uint64_t kRingsOffset = 64 * 1024;
 constexpr std::uint64_t kFabricBytes = kRingsOffset + 2ull * kMaxNodes * kMaxNodes * Ring::kBytes;
 
@@ -85,7 +85,6 @@ class FileLock {
 
 struct Fabric::Node {
   std::atomic<std::uint32_t> state;
-  std::atomic<std::uint64_t> mac;
   alignas(64) std::atomic<std::uint64_t> senders;
 };
 
@@ -115,7 +114,7 @@ Fd Fabric::open_named(const char* name) {
   return file;
 }
 
-Fabric::Fabric(int fd, std::uint64_t mac) {
+Fabric::Fabric(int fd) {
   // A description of our own: locks belong to descriptions, and a descriptor that was inherited or
   // passed shares its one with others.
   file_ = Fd(::open(strprintf("/proc/self/fd/%d", fd).c_str(), O_RDWR | O_CLOEXEC));
@@ -133,7 +132,7 @@ Fabric::Fabric(int fd, std::uint64_t mac) {
   }
   header_ = static_cast<Header*>(map_file(file_, 0, kRingsOffset));
   try {
-    claim_node(mac);
+    claim_node();
   } catch (...) {
     ::munmap(header_, kRingsOffset);
     throw;
@@ -147,7 +146,7 @@ Fabric::~Fabric() {
 }
 
 // Under the lock.
-void Fabric::claim_node(std::uint64_t mac) {
+void Fabric::claim_node() {
   if (header_->magic != 0 && header_->magic != kMagic) {
     throw EngineError{0x3, "a fabric of another version of the soft NIC"};
   }
@@ -171,7 +170,6 @@ void Fabric::claim_node(std::uint64_t mac) {
       throw EngineError{0xf, strprintf("fcntl(F_OFD_SETLK) of node %u of the fabric: %s", n,
                                        std::strerror(errno))};
     }
-    node.mac.store(mac, std::memory_order_relaxed);  // nobody looks at it before its state
     node.state.store(kLive, std::memory_order_release);
     return;
   }
@@ -180,10 +178,6 @@ void Fabric::claim_node(std::uint64_t mac) {
 
 std::uint16_t Fabric::lid_of(std::uint32_t node) const {
   return static_cast<std::uint16_t>(header_->first_lid + node);
-}
-
-std::uint64_t Fabric::mac_of(std::uint32_t node) const {
-  return node < kMaxNodes ? header_->nodes[node].mac.load(std::memory_order_relaxed) : 0;
 }
 
 bool Fabric::same_file(int fd) const {

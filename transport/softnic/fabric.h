@@ -20,9 +20,8 @@ inline constexpr std::uint32_t kLocalBits = 18;
 
 class Fabric {
  public:
-  /// Takes part in the fabric of `fd`, as a new node: one with an Ethernet port, or `mac` 0.
-  /// Errors: EngineError when `fd` is no fabric, or one that is full.
-  explicit Fabric(int fd, std::uint64_t mac = 0);
+  /// Takes part in the fabric of `fd`, as a new node. Errors: EngineError when `fd` is no fabric, or one that is full.
+  explicit Fabric(int fd);
   ~Fabric();
   Fabric(const Fabric&) = delete;
 
@@ -33,8 +32,6 @@ class Fabric {
   [[nodiscard]] std::uint32_t node() const { return node_; }
   /// Fabrics begin anywhere, so that a client of another one is not taken for one's own.
   [[nodiscard]] std::uint16_t lid_of(std::uint32_t node) const;
-  /// 0: an InfiniBand port.
-  [[nodiscard]] std::uint64_t mac_of(std::uint32_t node) const;
   [[nodiscard]] bool same_file(int fd) const;
   /// Whether the node's process runs. Asks the system: a few microseconds.
   [[nodiscard]] bool alive(std::uint32_t node) const;
@@ -57,7 +54,7 @@ class Fabric {
     std::unique_ptr<Ring> ring;
   };
 
-  void claim_node(std::uint64_t mac);
+  void claim_node();
   Ring* outgoing(std::uint32_t node, Kind kind);
   Ring& incoming(std::uint32_t node, Kind kind);
   Ring& map(Slot& slot, std::uint32_t from, std::uint32_t to, Kind kind);

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "transport/nic/decode.h"
+#include "transport/softnic/route.h"
 
 #include <cstdint>
 #include <type_traits>
@@ -65,8 +66,15 @@ struct Packet {
   nic::AtomicOperands operands;  ///< of an atomic
   std::uint64_t old = 0;
   bool has_immediate = false, solicited = false;  ///< for the receiver's completion, at the end
-  std::uint8_t unused[14] = {};
+  Addresses addresses;
+
+  /// Stands for an answer that does not come.
+  [[nodiscard]] bool is_silence() const {
+    return kind == PacketKind::kNotReady && condition == Condition::kSilence;
+  }
+
+  std::uint8_t unused[16] = {};
 };
-static_assert(sizeof(Packet) == 128 && std::is_trivially_copyable_v<Packet>);
+static_assert(sizeof(Packet) == 192 && std::is_trivially_copyable_v<Packet>);
 
 }  // namespace gshmem::soft

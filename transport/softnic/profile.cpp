@@ -84,4 +84,14 @@ std::vector<GidAttributes> roce_gids(const Profile& profile, int device) {
   return gids;
 }
 
+Port port_of(const Profile& profile, int device, std::uint16_t lid) {
+  if (profile.link == Profile::Link::kEthernet)
+    return {.mac = mac_of(profile, device), .gids = roce_gids(profile, device)};
+  // InfiniBand 4.1.1: the default GID is the link-local prefix and the GUID.
+  GidAttributes gid{{0xfe, 0x80}, GidAttributes::Kind::kInfiniBand};
+  for (std::size_t i = 0; i < 8; ++i)
+    gid.bytes[8 + i] = static_cast<std::uint8_t>(guid_of(lid) >> (56 - 8 * i));
+  return {.lid = lid, .gids = {gid}};
+}
+
 }  // namespace gshmem::soft

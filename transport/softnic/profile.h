@@ -11,6 +11,7 @@
 #pragma once
 
 #include "transport/softnic/engine.h"
+#include "transport/softnic/route.h"
 
 #include <string_view>
 #include <vector>
@@ -25,5 +26,11 @@ namespace gshmem::soft {
 [[nodiscard]] std::uint64_t mac_of(const Profile& profile, int device);
 /// The GID table of the n-th device of a host with an Ethernet port.
 [[nodiscard]] std::vector<GidAttributes> roce_gids(const Profile& profile, int device);
+/// Its port, which on InfiniBand has that LID.
+[[nodiscard]] Port port_of(const Profile& profile, int device, std::uint16_t lid);
+/// Locally administered EUI-64 (bit 1 of the first byte), no vendor's.
+[[nodiscard]] constexpr std::uint64_t guid_of(std::uint16_t lid) {
+  return 0x0253'4e49'4300'0000 | lid;
+}
 
 }  // namespace gshmem::soft

@@ -59,7 +59,6 @@ class Requester {
   bool execute(QueuePair& qp, Operation& op, std::int64_t now);
   bool apply_rules(QueuePair& qp, Operation& op, std::int64_t now);
   bool check_local(QueuePair& qp, Operation& op);
-  [[nodiscard]] bool arrives(const QueuePair& qp, std::uint32_t node) const;
   bool send(QueuePair& qp, Operation& op, std::int64_t now);
   bool send_piece(QueuePair& qp, Operation& op, Ring& ring, std::uint64_t pieces, std::int64_t now);
   bool number(QueuePair& qp, Operation& op);

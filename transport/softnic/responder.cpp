@@ -109,7 +109,16 @@ Packet* Responder::begin_reply(const Packet& request, PacketKind kind) {
   packet->target = request.source;
   packet->epoch = request.epoch;
   packet->psn = request.psn;
+  address(*packet);
   return packet;
+}
+
+/// A reply goes by the route of its own queue pair.
+void Responder::address(Packet& reply) const {
+  if (const QueuePair* qp = context_.find_qp(reply.source)) {
+    if (const auto addresses = addresses_of(context_.port, qp->rtr.route))
+      reply.addresses = *addresses;
+  }
 }
 
 bool Responder::reply(const Packet& request, PacketKind kind, std::uint8_t syndrome,
@@ -170,6 +179,15 @@ bool Responder::again(QueuePair& qp, const Packet& request, std::uint32_t back) 
   }
 }
 
+/// Whether the port or the queue pair does not take the packet, because of its addresses.
+bool Responder::drops(const QueuePair& qp, const Packet& request) const {
+  const char* const why = refusal_of(context_.port, qp.rtr.route, request.addresses);
+  if (why != nullptr)
+    GSHMEM_INFO("soft NIC: queue pair 0x%x: a packet of 0x%x is dropped: it is %s", qp.number,
+                request.source, why);
+  return why != nullptr;
+}
+
 bool Responder::on_request(const Packet& request, const std::uint8_t* payload, std::int64_t now) {
   Ring* ring = replies_to(request);
   if (ring == nullptr) return true;  // from nowhere
@@ -178,7 +196,7 @@ bool Responder::on_request(const Packet& request, const std::uint8_t* payload, s
   QueuePair* qp = context_.find_qp(request.target);
   const bool listens = qp != nullptr && !context_.port_down &&
                        (qp->state == QpState::kRtr || qp->state == QpState::kRts) &&
-                       qp->rtr.remote_qpn == request.source;
+                       qp->rtr.remote_qpn == request.source && !drops(*qp, request);
   if (!listens) return not_ready(request, Condition::kSilence);
   const std::uint32_t ahead = (request.psn - expected_psn(*qp)) & kPsnMask;
   if (ahead != 0 && ahead < kPsnHalf) return not_ready(request, Condition::kSequence);
@@ -491,6 +509,7 @@ bool Responder::send_data(QueuePair& qp, std::int64_t now) {
   packet->target = request.source;
   packet->epoch = request.epoch;
   packet->psn = request.psn;
+  address(*packet);
   packet->offset = pending.sent;
   packet->old = pending.old;
   if (bytes > 0) {

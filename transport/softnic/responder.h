@@ -38,6 +38,8 @@ class Responder {
   };
 
   [[nodiscard]] Ring* replies_to(const Packet& request) const;
+  void address(Packet& reply) const;
+  [[nodiscard]] bool drops(const QueuePair& qp, const Packet& request) const;
   Packet* begin_reply(const Packet& request, PacketKind kind);
   bool reply(const Packet& request, PacketKind kind, std::uint8_t syndrome = 0,
              std::uint8_t vendor = 0);

@@ -158,22 +158,10 @@ bool Requester::check_local(QueuePair& qp, Operation& op) {
   return true;
 }
 
-/// Whether a packet to the queue pair's remote address comes to the node that has its remote
-/// number.
-bool Requester::arrives(const QueuePair& qp, std::uint32_t node) const {
-  const std::uint64_t mac = context_.fabric->mac_of(node);
-  if (context_.options.profile.link == Profile::Link::kEthernet) {
-    // The MAC alone decides, also for a port of this host; a NIC that gets it knows its own queue
-    // pairs.
-    return qp.rtr.remote_mac != 0 && qp.rtr.remote_mac == mac;
-  }
-  return mac == 0 && (qp.rtr.remote_lid == 0 || qp.rtr.remote_lid == context_.fabric->lid_of(node));
-}
-
 bool Requester::send(QueuePair& qp, Operation& op, std::int64_t now) {
   const std::uint32_t node = qp.rtr.remote_qpn >> kLocalBits;
   Ring* ring = context_.fabric->request_to(node);
-  if (ring == nullptr || context_.port_down || !arrives(qp, node)) {
+  if (ring == nullptr || context_.port_down) {
     try_again(qp, op, Condition::kSilence, now);
     return op.syndrome != 0;
   }
@@ -229,6 +217,7 @@ bool Requester::send_piece(QueuePair& qp, Operation& op, Ring& ring, std::uint64
   Packet* packet = ring.reserve(bytes);
   if (packet == nullptr) return false;
   fill(*packet, qp, op);
+  packet->addresses = *addresses_of(context_.port, qp.rtr.route);
   packet->offset = offset;
   packet->first = piece == 0;
   packet->last = piece + 1 == pieces;

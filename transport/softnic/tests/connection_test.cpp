@@ -160,45 +160,78 @@ TEST_CASE("the_atomic_mode_says_which_atomics_are_executed") {
   CHECK(unsigned{cqe.syndrome} == (good ? 0u : unsigned{kBadRequest}));
 }
 
-TEST_CASE("on_ethernet_packets_go_by_mac") {
+// Port 0 and port 1 of a host, port 0 as another process of it has it, and one of InfiniBand.
+TEST_CASE("a_port_takes_packets_for_its_own_addresses_from_where_the_queue_pair_is_connected") {
   constexpr soft::Profile kRoce{.link = soft::Profile::Link::kEthernet};
   const int fd = soft::Engine::make_fabric();
-  // Port 0 and port 1 of a host, and port 0 as another process of it has it.
   soft::Engine port({.profile = kRoce}), other({.profile = kRoce, .device = 1}),
       sibling({.profile = kRoce}), infiniband(soft::EngineOptions{});
   for (soft::Engine* one : {&port, &other, &sibling, &infiniband}) one->join_fabric(fd);
   ::close(fd);
   std::uint32_t pd = 0;
   for (soft::Engine* one : {&port, &other, &sibling, &infiniband}) pd = one->create_pd();
-  const std::uint64_t own = port.device().mac;
-  CHECK(own != other.device().mac);
-  CHECK(own == sibling.device().mac);
+  const soft::DeviceAttributes near = port.device(), far = other.device(), ib = infiniband.device();
+  CHECK(near.mac != far.mac);
+  CHECK(near.mac == sibling.device().mac);
+  using Change = std::function<void(soft::Route&)>;
+  const Change nothing = [](soft::Route&) {};
+  // Of the addresses of GID 3 (RoCE v2), at `from` and at `to`; `at` is changed at `from` and `back`
+  // at `to`.
   struct Way {
-    soft::Engine* to;
-    std::uint64_t mac;
-    bool arrives;
+    const char* what;
+    soft::Engine *from, *to;
+    Change at, back = [](soft::Route&) {};
+    bool arrives = false;
   };
-  // As the kernel has it, every address of the host itself is its own MAC, and never leaves the
-  // port.
-  const Way ways[] = {{&other, other.device().mac, true},
-                      {&sibling, own, true},
-                      {&other, own, false},
-                      {&other, 0, false},
-                      {&sibling, other.device().mac, false},
-                      {&infiniband, own, false},
-                      {&infiniband, 0, false}};
+  const Way ways[] = {
+      {"to the other port", &port, &other, nothing, nothing, true},
+      {"to the same port of another process", &port, &sibling, nothing, nothing, true},
+      {"as RoCE v1 at both ends", &port, &other,
+       [&](soft::Route& r) { r.gid_index = 0, r.gid = far.gids[0].bytes, r.hop_limit = 0; },
+       [&](soft::Route& r) { r.gid_index = 0, r.gid = near.gids[0].bytes, r.udp_source = 0; }, true},
+      {"MAC of another port", &port, &other, [&](soft::Route& r) { r.mac = near.mac; }},
+      {"no MAC", &port, &other, [](soft::Route& r) { r.mac = 0; }},
+      {"answers to another MAC", &port, &other, nothing, [&](soft::Route& r) { r.mac = far.mac; }},
+      {"GID of nobody", &port, &other, [](soft::Route& r) { r.gid[15] ^= 0x40; }},
+      {"GID of another port", &port, &other, [&](soft::Route& r) { r.gid = near.gids[3].bytes; }},
+      {"another GID of that port", &port, &other, [&](soft::Route& r) { r.gid = far.gids[1].bytes; }},
+      {"from another GID", &port, &other, [](soft::Route& r) { r.gid_index = 1; }},
+      {"a GID of RoCE v1 at one end", &port, &other, [](soft::Route& r) { r.gid_index = 2; }},
+      {"answers from another GID", &port, &other, nothing, [](soft::Route& r) { r.gid_index = 1; }},
+      {"hop limit 0", &port, &other, [](soft::Route& r) { r.hop_limit = 0; }},
+      {"answers with hop limit 0", &port, &other, nothing, [](soft::Route& r) { r.hop_limit = 0; }},
+      {"UDP source port 0", &port, &other, [](soft::Route& r) { r.udp_source = 0; }},
+      {"to InfiniBand", &port, &infiniband, [&](soft::Route& r) { r.lid = ib.lid; }}};
   for (const Way& way : ways) {
-    INFO("way " << &way - ways);
-    Queue a(port, pd), b(*way.to, pd);
-    Memory source(port, pd, 64), target(*way.to, pd, 64);
-    a.connect(b.qpn(), {.remote_mac = way.mac});
-    b.connect(a.qpn(), {.remote_mac = own});
-    *source.as<std::uint64_t>() = 7;
+    INFO(way.what);
+    Queue a(*way.from, pd), b(*way.to, pd);
+    Memory source(*way.from, pd, 64), target(*way.to, pd, 64);
+    const auto route = [](const soft::Engine& to, const Change& change) {
+      const soft::DeviceAttributes device = to.device();
+      soft::Route made = route_to(device, device.mac != 0 ? 3 : 0);
+      change(made);
+      return made;
+    };
+    a.connect(b.qpn(), {.route = route(*way.to, way.at)}, {.ack_timeout = 1});
+    b.connect(a.qpn(), {.route = way.to == &infiniband ? soft::Route{} : route(*way.from, way.back)});
     const Cqe cqe = a.ring_and_wait(
         a.write({target.address(), target.key()}, {source.address(), 8, source.key()}));
     CHECK(unsigned{cqe.syndrome} == (way.arrives ? 0u : unsigned{kRetry}));
-    CHECK(*target.as<std::uint64_t>() == (way.arrives ? 7u : 0u));
   }
+}
+
+// As with a RoCE port, but with a GRH only where both ends have GIDs.
+TEST_CASE("infiniband_goes_by_lid_and_by_gid_where_there_is_one") {
+  const int which = GENERATE(0, 1, 2, 3, 4);
+  INFO("case " << which);
+  Ends ends;
+  const soft::DeviceAttributes device = ends.engine.device();
+  soft::Route route = route_to(device), back = route;
+  route.global = which >= 1, back.global = which >= 1 && which != 2;
+  if (which == 3) route.gid = {};
+  if (which == 4) route.lid ^= 1;
+  ends.connect({.route = route}, {.ack_timeout = 1}, {.route = back});
+  CHECK(unsigned{ends.write(8).syndrome} == (which < 2 ? 0u : unsigned{kRetry}));
 }
 
 TEST_CASE("retries_are_as_many_and_as_far_apart_as_the_queue_pair_says") {

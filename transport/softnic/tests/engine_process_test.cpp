@@ -152,8 +152,8 @@ TEST_CASE("the_nics_of_a_process_differ_and_reach_each_other") {
     Memory memory(from, pd, 4096), far(to, far_pd, 4096);
     Queue a(from, pd), b(to, far_pd);
     const auto device = from.device(), far_device = to.device();
-    a.connect(b.qpn(), {.remote_lid = far_device.lid, .remote_mac = far_device.mac, .mtu = 512});
-    b.connect(a.qpn(), {.remote_lid = device.lid, .remote_mac = device.mac, .mtu = 512});
+    a.connect(b.qpn(), {.route = route_to(far_device), .mtu = 512});
+    b.connect(a.qpn(), {.route = route_to(device), .mtu = 512});
     *memory.as<std::uint64_t>() = 42;
     return !a.ring_and_wait(
                  a.write({far.address(), far.key()}, {memory.address(), 8, memory.key()}))

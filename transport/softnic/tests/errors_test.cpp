@@ -251,7 +251,7 @@ TEST_CASE("retries_are_exceeded") {
   SECTION("the node never was") { remote = 5 << 18 | 0x40; }
   SECTION("the LID is another one") {
     b->connect(a.qpn());
-    rtr.remote_lid = 99;
+    rtr.route.lid = 99;
   }
   SECTION("the queue pair has failed") {
     b->connect(a.qpn());

@@ -22,10 +22,9 @@ bool has(const std::vector<GidAttributes>& gids, const std::uint8_t* gid) {
   });
 }
 
-}  // namespace
-
 // Linux drivers/infiniband/core/addr.c, of a host whose ports are in one flat subnet. All devices
 // are of one host, so that an address is local or nobody's.
+/// Errors: those of route_to.
 std::uint64_t resolve_mac(const DeviceAttributes& device, const ibv_global_route& route) {
   require_call(route.sgid_index < device.gids.size(), EINVAL);
   const std::uint8_t* to = route.dgid.raw;
@@ -40,6 +39,23 @@ std::uint64_t resolve_mac(const DeviceAttributes& device, const ibv_global_route
   const timespec wait{.tv_sec = 0, .tv_nsec = 30'000'000};
   ::nanosleep(&wait, nullptr);
   throw CallError{ETIMEDOUT};
+}
+
+}  // namespace
+
+Route route_to(const DeviceAttributes& device, const ibv_ah_attr& attributes) {
+  Route route{.lid = attributes.dlid, .global = attributes.is_global != 0};
+  require_call(route.global || device.mac == 0, EINVAL);
+  if (!route.global) return route;
+  const ibv_global_route& grh = attributes.grh;
+  if (device.mac != 0) route.mac = resolve_mac(device, grh);
+  route.gid_index = grh.sgid_index;
+  std::copy_n(grh.dgid.raw, route.gid.size(), route.gid.begin());
+  route.hop_limit = grh.hop_limit;
+  // linux include/rdma/ib_verbs.h, rdma_flow_label_to_udp_sport
+  const std::uint32_t label = grh.flow_label & 0xfffff;
+  route.udp_source = static_cast<std::uint16_t>(kMinUdpSource | ((label ^ label >> 14) & 0x3fff));
+  return route;
 }
 
 }  // namespace gshmem::soft

@@ -9,9 +9,8 @@
 
 namespace gshmem::soft {
 
-/// The MAC address that packets to `route` get. Errors: CallError ETIMEDOUT when nobody answers for
-/// that address, EINVAL when the port has no such GID.
-[[nodiscard]] std::uint64_t resolve_mac(const DeviceAttributes& device,
-                                        const ibv_global_route& route);
+/// The route of an address handle; its MAC address is found. Errors: CallError ETIMEDOUT when
+/// nobody answers for the address, EINVAL when the port has no such GID or needs one.
+[[nodiscard]] Route route_to(const DeviceAttributes& device, const ibv_ah_attr& attributes);
 
 }  // namespace gshmem::soft

@@ -3,7 +3,7 @@
 // opt_param_mask adds; everything else in the qpc has no effect, as on hardware.
 #include "transport/softnic/verbs/firmware_state.h"
 
-#include "host/base/log.h"
+#include <algorithm>
 
 namespace gshmem::soft {
 namespace {
@@ -21,6 +21,8 @@ enum OptionalField : std::uint32_t {
   kPort = 1 << 16,
 };
 constexpr std::uint32_t kAccess = kRre | kRae | kRwe;
+
+constexpr std::size_t kRemoteGidOffset = 0x10;  ///< ads.rgid
 
 DevxQp& find_qp(FirmwareState& state, const Call& call) {
   const auto found = state.qps.find(named_object(call));
@@ -80,6 +82,17 @@ void check_port(const std::uint8_t* path) {
 
 std::uint64_t remote_mac(const std::uint8_t* path) {
   return std::uint64_t{get(path, ads::rmac_47_32)} << 32 | get(path, ads::rmac_31_0);
+}
+
+Route route_of(const DeviceAttributes& device, const std::uint8_t* path) {
+  Route route{.lid = static_cast<std::uint16_t>(get(path, ads::rlid)),
+              .global = get(path, ads::grh) == 1,
+              .gid_index = static_cast<std::uint8_t>(get(path, ads::src_addr_index)),
+              .hop_limit = static_cast<std::uint8_t>(get(path, ads::hop_limit)),
+              .udp_source = static_cast<std::uint16_t>(get(path, ads::udp_sport))};
+  if (device.mac != 0) route.mac = remote_mac(path);
+  std::copy_n(path + kRemoteGidOffset, route.gid.size(), route.gid.begin());
+  return route;
 }
 
 void check_address(const DeviceAttributes& device, const std::uint8_t* path) {
@@ -153,8 +166,7 @@ void init2rtr_qp(FirmwareState& state, Call& call) {
   take_access(changed, qpc, mask);
   state.engine.modify_to_rtr(named_object(call),
                              {.remote_qpn = get(qpc, qpc::remote_qpn),
-                              .remote_lid = static_cast<std::uint16_t>(get(path, ads::rlid)),
-                              .remote_mac = remote_mac(path),
+                              .route = route_of(device, path),
                               .mtu = 128u << mtu,
                               .log_message_max = log_message,
                               .log_responder_reads = log_reads,
@@ -165,7 +177,9 @@ void init2rtr_qp(FirmwareState& state, Call& call) {
   take(qp, 0, qpc, qpc::mtu, qpc::log_msg_max, qpc::remote_qpn, qpc::log_rra_max, qpc::min_rnr_nak,
        qpc::next_rcv_psn);
   take(qp, kPathOffset, path, ads::rlid, ads::grh, ads::src_addr_index, ads::sl, ads::tclass,
-       ads::hop_limit, ads::rmac_47_32, ads::rmac_31_0);
+       ads::hop_limit, ads::udp_sport, ads::rmac_47_32, ads::rmac_31_0);
+  std::copy_n(path + kRemoteGidOffset, sizeof(Gid),
+              qp.context.begin() + kPathOffset + kRemoteGidOffset);
 }
 
 void rtr2rts_qp(FirmwareState& state, Call& call) {

@@ -81,19 +81,17 @@ void check_values(const ibv_qp_attr& attr, int mask) {
 
 void to_rtr(Engine& engine, std::uint32_t number, const ibv_qp_attr& attr, int mask) {
   QpRtr rtr{.remote_qpn = attr.dest_qp_num,
-            .remote_lid = attr.ah_attr.dlid,
             .mtu = 128u << attr.path_mtu,
             .log_message_max = kLogMessageMax,
             .log_responder_reads = log2_ceil(attr.max_dest_rd_atomic),
             .receive_psn = attr.rq_psn & kPsnMask,
             .min_rnr_timer = attr.min_rnr_timer};
   const DeviceAttributes device = engine.device();
-  if (device.mac != 0) {
-    require_call(attr.ah_attr.is_global != 0, EINVAL);
-    rtr.remote_mac = resolve_mac(device, attr.ah_attr.grh);
-  } else {
-    require_call(attr.ah_attr.dlid != 0, EINVAL);
-  }
+  require_call(device.mac != 0 || attr.ah_attr.dlid != 0, EINVAL);
+  rtr.route = route_to(device, attr.ah_attr);
+  // The kernel has the hop limit of its own route (addr.c, rdma_addr_find_l2_eth_by_grh).
+  constexpr std::uint8_t kDefaultHopLimit = 64;
+  if (device.mac != 0) rtr.route.hop_limit = kDefaultHopLimit;
   if ((mask & IBV_QP_ACCESS_FLAGS) != 0) rtr.access = access_of(attr.qp_access_flags);
   engine.modify_to_rtr(number, rtr);
 }

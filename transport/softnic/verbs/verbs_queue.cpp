@@ -82,20 +82,17 @@ ibv_ah* ibv_create_ah(ibv_pd* pd, ibv_ah_attr* attributes) {
   return pointer_call([&] {
     require_call(attributes->port_num == kPort, EINVAL);
     const DeviceAttributes device = engine_of(pd->context).device();
-    std::uint64_t mac = 0;
-    if (device.mac != 0) {
-      require_call(attributes->is_global != 0, EINVAL);
-      mac = resolve_mac(device, attributes->grh);
-    }
+    const Route way = route_to(device, *attributes);
     auto ah = std::make_unique<SoftAh>();
     ah->pd = use(pd->context, Resource::kPd, pd->handle);
     ah->verbs = {pd->context, pd, 0};
     mlx5_wqe_av& vector = ah->vector;
-    for (int i = 0; i < 6; ++i) vector.rmac[i] = static_cast<std::uint8_t>(mac >> (40 - 8 * i));
+    for (int i = 0; i < 6; ++i) vector.rmac[i] = static_cast<std::uint8_t>(way.mac >> (40 - 8 * i));
     vector.stat_rate_sl =
         static_cast<std::uint8_t>(attributes->static_rate << 4 | (attributes->sl & 0xf));
     vector.fl_mlid = attributes->src_path_bits & 0x7f;
-    vector.rlid = htobe16(attributes->dlid);
+    // On Ethernet it is the UDP source port (mlx5_create_ah).
+    vector.rlid = htobe16(device.mac != 0 ? way.udp_source : attributes->dlid);
     if (attributes->is_global != 0) {
       const ibv_global_route& route = attributes->grh;
       vector.tclass = route.traffic_class;

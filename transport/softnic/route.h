@@ -1,0 +1,44 @@
+// Addresses of packets: what a card writes into their headers, and which a port takes. Included by
+// packet.h, the requester, the responder and the engine. Invariant: nothing here chooses the node
+// that a packet goes to, which its queue pair number does; a port only drops what is not its own.
+#pragma once
+
+#include "transport/softnic/engine.h"
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+namespace gshmem::soft {
+
+/// A port of this process, by which packets come and go.
+struct Port {
+  std::uint64_t mac = 0;  ///< on Ethernet
+  std::uint16_t lid = 0;  ///< on InfiniBand
+  std::vector<GidAttributes> gids;
+
+  [[nodiscard]] bool ethernet() const { return mac != 0; }
+};
+
+/// Fields of the headers of Ethernet or the LRH, of IP or the GRH, and of UDP.
+struct Addresses {
+  Gid source{}, destination{};  ///< where there are GIDs
+  std::uint64_t mac = 0;        ///< of the destination
+  std::uint16_t lid = 0, source_lid = 0;
+  std::uint16_t udp_source = 0;  ///< of RoCE v2
+  std::uint8_t hop_limit = 0;
+  GidAttributes::Kind kind = GidAttributes::Kind::kInfiniBand;
+  bool global = false;  ///< there is a GRH, or an IP header
+};
+
+/// Those of packets that go out by a route. Errors: none where the table has no such GID.
+[[nodiscard]] std::optional<Addresses> addresses_of(const Port& port, const Route& route);
+
+/// Why a port drops a packet with these addresses, or null.
+[[nodiscard]] const char* refusal_of(const Port& port, const Addresses& packet);
+/// The same for a queue pair that is connected by `route`: it takes what comes from there only
+/// (InfiniBand 9.6.1.2.3).
+[[nodiscard]] const char* refusal_of(const Port& port, const Route& route, const Addresses& packet);
+
+}  // namespace gshmem::soft
