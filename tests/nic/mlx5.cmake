@@ -22,6 +22,11 @@ foreach(name ibverbs mlx5)
   add_dependencies(mlx5_soft_test unversioned_${name})
 endforeach()
 
+# A program of its own: what it puts between the transport and the library stays there.
+gshmem_nic_test(mlx5_mutants_test mlx5_mutants_test.cpp mlx5_pe.cpp LIBS gshmem_nic_open ${mlx5_libs})
+add_dependencies(mlx5_mutants_test gshnic_ibverbs gshnic_mlx5)
+target_compile_definitions(mlx5_mutants_test PRIVATE GSHNIC_FOLDER="${CMAKE_BINARY_DIR}/lib/gshnic")
+
 gshmem_nic_test(rails_test rails_test.cpp LIBS gshmem_nic_open gshmem_nic_queues ${mlx5_libs})
 add_dependencies(rails_test gshnic_ibverbs gshnic_mlx5)
 

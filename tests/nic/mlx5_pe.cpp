@@ -1,6 +1,5 @@
 #include "tests/nic/mlx5_pe.h"
 #include "tests/nic/soft_findings.h"
-#include "tests/patience.h"
 
 #include <sys/mman.h>
 
@@ -83,18 +82,20 @@ std::vector<std::string> TestPe::errors() {
 }
 
 std::optional<Failure> TestPe::post(Queue& queue, abi::Opcode opcode, const void* segments,
-                                    std::size_t bytes) {
+                                    std::size_t bytes, int count) {
   char* const base = memory_.data();
-  char* const entry = base + queue.place.entries + (queue.next % kDepth) * 64;
   abi::ControlSegment control;
-  control.opmod_index_opcode =
-      abi::Be32(static_cast<std::uint32_t>(queue.next) << 8 | static_cast<std::uint32_t>(opcode));
   control.number_ds =
       abi::Be32(queue.created.number << 8 | static_cast<std::uint32_t>(1 + bytes / 16));
   control.flags = abi::kCqUpdate;
-  std::memcpy(entry, &control, sizeof(control));
-  std::memcpy(entry + sizeof(control), segments, bytes);
-  const std::uint16_t index = queue.next++;
+  for (int i = 0; i < count; ++i, ++queue.next) {
+    char* const entry = base + queue.place.entries + (queue.next % kDepth) * 64;
+    control.opmod_index_opcode =
+        abi::Be32(static_cast<std::uint32_t>(queue.next) << 8 | static_cast<std::uint32_t>(opcode));
+    std::memcpy(entry, &control, sizeof(control));
+    std::memcpy(entry + sizeof(control), segments, bytes);
+  }
+  const auto index = static_cast<std::uint16_t>(queue.next - 1);
   // Entry, record, doorbell in this order (mlx5.h); the engine reads them with acquire.
   auto* record = reinterpret_cast<std::uint32_t*>(base + queue.place.record + 4);
   std::atomic_ref<std::uint32_t>(*record).store(
@@ -104,8 +105,7 @@ std::optional<Failure> TestPe::post(Queue& queue, abi::Opcode opcode, const void
 
   auto* word =
       reinterpret_cast<std::uint32_t*>(base + queue.place.completion + abi::kCompletionWordOffset);
-  for (const auto end =
-           std::chrono::steady_clock::now() + std::chrono::seconds(60 * gshmem::test::kPatience);
+  for (const auto end = std::chrono::steady_clock::now() + patience;
        std::chrono::steady_clock::now() < end; std::this_thread::yield()) {
     const std::uint32_t seen =
         abi::swap_bytes(std::atomic_ref<std::uint32_t>(*word).load(std::memory_order_acquire));
@@ -116,12 +116,12 @@ std::optional<Failure> TestPe::post(Queue& queue, abi::Opcode opcode, const void
     }
     if (kind == abi::CompletionOpcode::kRequester && counter == index) return {};
   }
-  throw Error(GSHMEMX_ERROR_TIMEOUT, "no completion within 60 s");
+  throw Error(GSHMEMX_ERROR_TIMEOUT, "no completion in time");
 }
 
 std::optional<Failure> TestPe::transfer(Queue& queue, abi::Opcode opcode, std::uint64_t local,
                                         std::uint64_t remote, std::uint32_t bytes,
-                                        std::uint32_t key) {
+                                        std::uint32_t key, int count) {
   struct {
     abi::RemoteSegment remote;
     abi::DataSegment data;
@@ -131,7 +131,12 @@ std::optional<Failure> TestPe::transfer(Queue& queue, abi::Opcode opcode, std::u
   segments.data.bytes = abi::Be32(bytes);
   segments.data.key = abi::Be32(keys_.local);
   segments.data.address = abi::Be64(local);
-  return post(queue, opcode, &segments, sizeof(segments));
+  return post(queue, opcode, &segments, sizeof(segments), count);
+}
+
+std::optional<Failure> TestPe::reads(int pe, int which, int count) {
+  Queue& q = queue(pe, which);
+  return transfer(q, abi::Opcode::kRdmaRead, 0, 1024, 8, q.remote_key, count);
 }
 
 std::optional<Failure> TestPe::atomic(Queue& queue, abi::Opcode opcode, std::uint64_t at,

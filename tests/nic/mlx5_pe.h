@@ -4,8 +4,10 @@
 
 #include "host/base/collectives.h"
 #include "host/base/config.h"
+#include "tests/patience.h"
 #include "transport/nic/nic.h"
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -46,6 +48,9 @@ class TestPe {
   TestPe(const Config& config, Collectives& boot, bool node_root = false,
          std::function<int(int)> share_fd = {});
 
+  /// How long a completion is waited for.
+  std::chrono::milliseconds patience = std::chrono::seconds(60 * gshmem::test::kPatience);
+
   [[nodiscard]] Nic& nic() { return *nic_; }
   [[nodiscard]] char* heap() const { return heap_.data(); }
   [[nodiscard]] std::vector<std::string> errors();
@@ -59,6 +64,8 @@ class TestPe {
                                    std::uint64_t result);
   std::optional<Failure> compare_swap(int pe, int which, std::uint64_t at, std::uint64_t compare,
                                       std::uint64_t swap, std::uint64_t result);
+  /// Several at a time, of 8 bytes each; how the last one ends.
+  std::optional<Failure> reads(int pe, int which, int count);
   /// The same with a key that nobody has.
   std::optional<Failure> write_with_bad_key(int pe);
 
@@ -71,10 +78,12 @@ class TestPe {
   };
   Queue& queue(int pe, int which) { return queues_[static_cast<std::size_t>(pe * kPerPe + which)]; }
   /// Stores an entry of `segments` segments behind a control segment, rings, and waits for it.
+  /// Several equal ones are rung at once.
   std::optional<Failure> post(Queue& queue, abi::Opcode opcode, const void* segments,
-                              std::size_t bytes);
+                              std::size_t bytes, int count = 1);
   std::optional<Failure> transfer(Queue& queue, abi::Opcode opcode, std::uint64_t local,
-                                  std::uint64_t remote, std::uint32_t bytes, std::uint32_t key);
+                                  std::uint64_t remote, std::uint32_t bytes, std::uint32_t key,
+                                  int count = 1);
   std::optional<Failure> atomic(Queue& queue, abi::Opcode opcode, std::uint64_t at,
                                 std::uint64_t swap_or_add, std::uint64_t compare,
                                 std::uint64_t result);

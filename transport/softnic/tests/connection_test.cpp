@@ -175,8 +175,7 @@ TEST_CASE("a_port_takes_packets_for_its_own_addresses_from_where_the_queue_pair_
   CHECK(near.mac == sibling.device().mac);
   using Change = std::function<void(soft::Route&)>;
   const Change nothing = [](soft::Route&) {};
-  // Of the addresses of GID 3 (RoCE v2), at `from` and at `to`; `at` is changed at `from` and `back`
-  // at `to`.
+  // Both ends use GID 3 (RoCE v2); `at` changes the route of `from`, `back` that of `to`.
   struct Way {
     const char* what;
     soft::Engine *from, *to;
@@ -188,13 +187,15 @@ TEST_CASE("a_port_takes_packets_for_its_own_addresses_from_where_the_queue_pair_
       {"to the same port of another process", &port, &sibling, nothing, nothing, true},
       {"as RoCE v1 at both ends", &port, &other,
        [&](soft::Route& r) { r.gid_index = 0, r.gid = far.gids[0].bytes, r.hop_limit = 0; },
-       [&](soft::Route& r) { r.gid_index = 0, r.gid = near.gids[0].bytes, r.udp_source = 0; }, true},
+       [&](soft::Route& r) { r.gid_index = 0, r.gid = near.gids[0].bytes, r.udp_source = 0; },
+       true},
       {"MAC of another port", &port, &other, [&](soft::Route& r) { r.mac = near.mac; }},
       {"no MAC", &port, &other, [](soft::Route& r) { r.mac = 0; }},
       {"answers to another MAC", &port, &other, nothing, [&](soft::Route& r) { r.mac = far.mac; }},
       {"GID of nobody", &port, &other, [](soft::Route& r) { r.gid[15] ^= 0x40; }},
       {"GID of another port", &port, &other, [&](soft::Route& r) { r.gid = near.gids[3].bytes; }},
-      {"another GID of that port", &port, &other, [&](soft::Route& r) { r.gid = far.gids[1].bytes; }},
+      {"another GID of that port", &port, &other,
+       [&](soft::Route& r) { r.gid = far.gids[1].bytes; }},
       {"from another GID", &port, &other, [](soft::Route& r) { r.gid_index = 1; }},
       {"a GID of RoCE v1 at one end", &port, &other, [](soft::Route& r) { r.gid_index = 2; }},
       {"answers from another GID", &port, &other, nothing, [](soft::Route& r) { r.gid_index = 1; }},
@@ -213,14 +214,15 @@ TEST_CASE("a_port_takes_packets_for_its_own_addresses_from_where_the_queue_pair_
       return made;
     };
     a.connect(b.qpn(), {.route = route(*way.to, way.at)}, {.ack_timeout = 1});
-    b.connect(a.qpn(), {.route = way.to == &infiniband ? soft::Route{} : route(*way.from, way.back)});
+    b.connect(a.qpn(),
+              {.route = way.to == &infiniband ? soft::Route{} : route(*way.from, way.back)});
     const Cqe cqe = a.ring_and_wait(
         a.write({target.address(), target.key()}, {source.address(), 8, source.key()}));
     CHECK(unsigned{cqe.syndrome} == (way.arrives ? 0u : unsigned{kRetry}));
   }
 }
 
-// As with a RoCE port, but with a GRH only where both ends have GIDs.
+// There is a GRH only where both ends have GIDs.
 TEST_CASE("infiniband_goes_by_lid_and_by_gid_where_there_is_one") {
   const int which = GENERATE(0, 1, 2, 3, 4);
   INFO("case " << which);
