@@ -243,7 +243,8 @@ int general_cmd(ibv_context*, const void* in, std::size_t in_bytes, void* out,
     caps[0x03] = static_cast<std::uint8_t>(current->timestamps);
     const auto [first, last] = current->udp_sources;
     caps[0x18] = static_cast<std::uint8_t>(last >> 8), caps[0x19] = static_cast<std::uint8_t>(last);
-    caps[0x1a] = static_cast<std::uint8_t>(first >> 8), caps[0x1b] = static_cast<std::uint8_t>(first);
+    caps[0x1a] = static_cast<std::uint8_t>(first >> 8),
+    caps[0x1b] = static_cast<std::uint8_t>(first);
   } else if (type == 0) {
     caps[0x04] = current->no_record ? 0x80 : 0;  // hca_cap_2
     caps[0x11] = current->log_queue_max;         // log_max_qp_sz

@@ -233,6 +233,39 @@ TEST_CASE("both_encodings_of_a_doorbell_give_the_next_index") {
   CHECK(decode_doorbell(value({9, 0xff, 0xff, 0x14, 0, 0, 1, 6})).producer == 1);
 }
 
+TEST_CASE("a_datagram_has_an_address_vector_before_its_data") {
+  const Bytes address = {
+      0x11, 0x22, 0x33, 0x44, 0,    0,    0,    0,     // Q_Key
+      0x80, 0x0a, 0x0b, 0x0c, 0x03, 0x00, 0xc1, 0x23,  // long form, number; sl, port
+      0,    0,    0,    0,    0x02, 0x01, 0x02, 0x03,  // MAC address
+      0x04, 0x05, 0x68, 0x40, 0x40, 0x3f, 0xff, 0xff,  // tclass, hops, GRH, GID 3
+      0xfe, 0x80, 0,    0,    0,    0,    0,    0,    1, 2, 3, 4, 5, 6, 7, 8};
+  const auto read = [](const Bytes& wqe) {
+    return decode_wqe(wqe.data(), wqe.size(), Receives::kDatagrams);
+  };
+  const DecodeResult result = read(join({control(0, 0x0a, 5), address, kData100}));
+  REQUIRE(result.error == WqeError::kNone);
+  CHECK(result.remark.empty());
+  const AddressVector& to = result.wqe.to;
+  CHECK(result.wqe.kind == WqeKind::kSend);
+  CHECK(result.wqe.length == 100);
+  CHECK(to.key == 0x11223344);
+  CHECK(to.number == 0x0a0b0c);
+  CHECK(to.lid == 0xc123);
+  CHECK(to.mac == 0x020102030405);
+  CHECK(int{to.traffic_class} == 0x68);
+  CHECK(int{to.hop_limit} == 64);
+  CHECK(to.global);
+  CHECK(int{to.gid_index} == 3);
+  CHECK(to.flow_label == 0xfffff);
+  CHECK(Bytes(to.gid.begin(), to.gid.end()) == Bytes(address.end() - 16, address.end()));
+  CHECK_THAT(read(join({control(0, 0x0a, 2), kData100})).reason, Contains("address vector"));
+  Bytes compact = address;
+  compact[8] = 0;
+  CHECK_THAT(read(join({control(0, 0x0a, 5), compact, kData100})).reason, Contains("16 bytes"));
+  CHECK(read(join({control(0, 0x08, 3), kRemote, kData100})).error == WqeError::kLocalOperation);
+}
+
 TEST_CASE("a_completion_has_its_bytes") {
   auto cqe = encode_completion(
       {.wqe_opcode = 0x10, .number = 0xabcdef, .wqe_index = 0x1234, .bytes = 0x01020304});
@@ -258,6 +291,14 @@ TEST_CASE("a_completion_has_its_bytes") {
   expected[60] = 0xff, expected[61] = 0xff;
   expected[63] = 0xd3;
   CHECK(Bytes(cqe.begin(), cqe.end()) == expected);
+  // A datagram has slid, and in flags_rqpn its sender, which headers it has, and that there is a
+  // GRH.
+  cqe = encode_completion({.of = CompletionOf::kSend,
+                           .source = 0xabcdef,
+                           .source_lid = 0x1234,
+                           .global = true,
+                           .packet_type = 9});
+  CHECK(Bytes(cqe.begin() + 22, cqe.begin() + 28) == Bytes{0x12, 0x34, 0x19, 0xab, 0xcd, 0xef});
   // mlx5dv.h, op_own: opcode 7:4, solicited event 1, owner 0.
   CHECK(int{encode_completion({.solicited = true, .owner = true})[63]} == 0x03);
 }

@@ -275,7 +275,7 @@ TEST_CASE("infiniband_port_that_requires_a_grh_has_one") {
     const auto rtr = fake_verbs().commands_of(0x503).at(0);
     CHECK(static_cast<int>(rtr[0x35]) == (required ? 0x80 : 0));
     CHECK(static_cast<int>(rtr[0x36] << 8 | rtr[0x37]) == 0x1234);  // by its LID all the same
-    CHECK(static_cast<int>(rtr[0x3b]) == (required ? 255 : 0));      // hop limit
+    CHECK(static_cast<int>(rtr[0x3b]) == (required ? 255 : 0));     // hop limit
     CHECK(static_cast<int>(rtr[0x4f]) == (required ? 1 : 0));       // end of the GID
   }
 }

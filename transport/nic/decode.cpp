@@ -125,7 +125,7 @@ class Decoder {
 
   void immediate(std::uint32_t value) {
     const bool may_have = wqe().opcode == 0x09 || wqe().opcode == 0x0b;
-    wqe().has_immediate = receives_ == Receives::kYes && may_have;
+    wqe().has_immediate = receives_ != Receives::kNo && may_have;
     if (wqe().has_immediate) {
       wqe().immediate = value;
     } else if (value != 0) {
@@ -147,6 +147,8 @@ class Decoder {
   }
 
   void body() {
+    const bool send = wqe().opcode == 0x0a || wqe().opcode == 0x0b;
+    if (receives_ == Receives::kDatagrams && !send && wqe().opcode != 0x00) return unknown();
     const bool masked = wqe().opcode == 0x14 || wqe().opcode == 0x15;
     if (!masked && opmod_ != 0) {
       return fail(WqeError::kLocalOperation, text("opmod 0x%02x in %s", unsigned{opmod_}, name()));
@@ -168,6 +170,7 @@ class Decoder {
       case 0x0b:
         if (receives_ == Receives::kNo) return unknown();
         wqe().kind = WqeKind::kSend;
+        if (receives_ == Receives::kDatagrams) address();
         return payload(Inline::kAllowed);
       case 0x10:
         wqe().kind = WqeKind::kRead;
@@ -203,6 +206,28 @@ class Decoder {
     wqe().remote_address = be64_at(segment);
     wqe().remote_key = be32_at(segment + 8);
     if (be32_at(segment + 12)) remark("reserved word of the remote address segment is set");
+  }
+
+  // mlx5_wqe_av: +0 queue key, +8 the long form and dqp_dct, +12 stat_rate_sl, +13 fl_mlid, +14
+  // rlid (on Ethernet udp_sport), +20 rmac, +26 tclass, +27 hop_limit, +28 grh_gid_fl, +32 rgid.
+  void address() {
+    constexpr std::size_t kBytes = 48;
+    const std::uint8_t* segment = take(kBytes, "address vector");
+    if (segment == nullptr) return;
+    AddressVector& to = wqe().to;
+    to.key = be32_at(segment);
+    const std::uint32_t number = be32_at(segment + 8), grh = be32_at(segment + 28);
+    // The short form is for devices that report it as a capability.
+    if ((number >> 31) == 0) fail(WqeError::kLocalOperation, "an address vector of 16 bytes");
+    to.number = number & 0xffffff;
+    to.lid = static_cast<std::uint16_t>(be16_at(segment + 14));
+    to.mac = std::uint64_t{be16_at(segment + 20)} << 32 | be32_at(segment + 22);
+    to.traffic_class = segment[26];
+    to.hop_limit = segment[27];
+    to.global = (grh >> 30 & 1) != 0;
+    to.gid_index = static_cast<std::uint8_t>(grh >> 20);
+    to.flow_label = grh & 0xfffff;
+    std::copy_n(segment + 32, to.gid.size(), to.gid.begin());
   }
 
   enum class Inline { kAllowed, kForbidden };
@@ -427,7 +452,8 @@ std::uint64_t carry_out_atomic(void* word, const Wqe& wqe) {
 }
 
 // mlx5_cqe64: +32 srqn_uidx, +44 byte_cnt, +56 sop_drop_qpn, +60 wqe_counter, +63 op_own.
-// +24 flags_rqpn (24 bits: the sender's), +36 imm_inval_pkey.
+// +22 slid, +24 flags_rqpn (bit 28: there is a GRH; 27:24 service level or type of packet; 24
+// bits: the sender's), +36 imm_inval_pkey.
 // mlx5_err_cqe: +52 the hardware's, +54 vendor_err_synd, +55 syndrome, +56 s_wqe_opcode_qpn, +60
 // and +63 as above.
 std::array<std::uint8_t, 64> encode_completion(const Completion& completion) {
@@ -438,7 +464,11 @@ std::array<std::uint8_t, 64> encode_completion(const Completion& completion) {
     cqe[54] = completion.vendor_syndrome;
     cqe[55] = completion.syndrome;
   } else {
-    put_be32(&cqe[24], completion.source & 0xffffff);
+    cqe[22] = static_cast<std::uint8_t>(completion.source_lid >> 8);
+    cqe[23] = static_cast<std::uint8_t>(completion.source_lid);
+    put_be32(&cqe[24], std::uint32_t{completion.global} << 28 |
+                           std::uint32_t{completion.packet_type} << 24 |
+                           (completion.source & 0xffffff));
     put_be32(&cqe[36], completion.immediate);
     put_be32(&cqe[44], completion.bytes);
   }

@@ -80,6 +80,18 @@ struct AtomicOperands {
   std::uint64_t boundary = 0;                     ///< for masked fetch-and-add
 };
 
+/// Where a datagram goes, in host order: an address vector of the long form (mlx5_wqe_av).
+struct AddressVector {
+  std::uint32_t key = 0;     ///< queue key; the queue pair's own one if bit 31 is set
+  std::uint32_t number = 0;  ///< queue pair
+  std::uint16_t lid = 0;     ///< on Ethernet the UDP source port
+  std::uint64_t mac = 0;
+  bool global = false;
+  std::uint8_t traffic_class = 0, hop_limit = 0, gid_index = 0;
+  std::uint32_t flow_label = 0;
+  std::array<std::uint8_t, 16> gid{};
+};
+
 struct WqeFields : AtomicOperands {
   WqeKind kind = WqeKind::kNop;
   std::uint8_t opcode = 0;   ///< the opcode of the entry, for error completions
@@ -94,6 +106,7 @@ struct WqeFields : AtomicOperands {
   // For a write or a send for which the receiver gets a completion.
   bool has_immediate = false, solicited = false;
   std::uint32_t immediate = 0;
+  AddressVector to;  ///< for a datagram
 
   [[nodiscard]] bool is_atomic() const {
     return kind >= WqeKind::kCompareSwap && kind <= WqeKind::kMaskedFetchAdd;
@@ -134,7 +147,11 @@ struct DecodeResult : Findings {
 
 /// Does the consumer have receive queues? Without them sends and immediate data are unknown
 /// opcodes.
-enum class Receives : bool { kNo, kYes };
+enum class Receives : std::uint8_t {
+  kNo,
+  kYes,
+  kDatagrams,  ///< it has, and takes only sends, each with an address vector
+};
 
 /// Returns the size of the WQE that begins with the 16 bytes at `ctrl`: 16 * ds.
 [[nodiscard]] std::size_t wqe_bytes(const std::uint8_t* ctrl);
@@ -194,6 +211,9 @@ struct Completion {
   std::uint32_t user_index = 0;  ///< of the queue pair
   std::uint32_t immediate = 0;   ///< for a receive
   std::uint32_t source = 0;      ///< for a receive: the sender's queue pair
+  std::uint16_t source_lid = 0;  ///< for a datagram
+  bool global = false;           ///< for a datagram: it has a GRH
+  std::uint8_t packet_type = 0;  ///< for a datagram on Ethernet, 4 bits
 };
 [[nodiscard]] std::array<std::uint8_t, 64> encode_completion(const Completion& completion);
 

@@ -413,6 +413,12 @@ void Engine::modify_to_rts(std::uint32_t qpn, const QpRts& rts) {
   qp.state = QpState::kRts;
 }
 
+void Engine::set_key(std::uint32_t qpn, std::uint32_t key) {
+  const Core::Lock lock(*impl_);
+  impl_->check_present();
+  find(impl_->context.qps, qpn, "queue pair").init.key = key;
+}
+
 void Engine::modify_to_error(std::uint32_t qpn) {
   const Core::Lock lock(*impl_);
   impl_->check_present();

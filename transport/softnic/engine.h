@@ -61,7 +61,11 @@ struct ReceiveAttributes {
   ReceiveOrder order = ReceiveOrder::kRing;
 };
 
+/// qpc.st: the services that a queue pair may have.
+enum class Service : std::uint8_t { kReliable = 0, kDatagram = 2 };
+
 struct QpAttributes {
+  Service service = Service::kReliable;
   std::uint32_t pd = 0;
   void* send_queue = nullptr;
   std::uint32_t log_send_entries = 0;  ///< of 64 bytes
@@ -89,6 +93,7 @@ enum class AtomicMode : std::uint8_t {
 struct QpInit {
   bool remote_write = false, remote_read = false, remote_atomic = false;
   AtomicMode atomic_mode = AtomicMode::kUpTo8;
+  std::uint32_t key = 0;  ///< queue key, for datagrams
 };
 using Gid = std::array<std::uint8_t, 16>;
 
@@ -109,7 +114,7 @@ struct Route {
 struct QpRtr {
   std::uint32_t remote_qpn = 0;
   Route route = {};
-  std::uint32_t mtu = 4096;      ///< bytes, of both directions
+  std::uint32_t mtu = 4096;  ///< bytes, of both directions
   std::uint32_t log_message_max = 30;
   std::uint32_t log_responder_reads = 4;  ///< log_rra_max
   std::uint32_t receive_psn = 0;          ///< of the peer's first packet
@@ -266,6 +271,8 @@ class Engine {
   void modify_to_init(std::uint32_t qpn, const QpInit& init);
   void modify_to_rtr(std::uint32_t qpn, const QpRtr& rtr);
   void modify_to_rts(std::uint32_t qpn, const QpRts& rts);
+  /// Changes the queue key of a queue pair in any state.
+  void set_key(std::uint32_t qpn, std::uint32_t key);
   void modify_to_error(std::uint32_t qpn);
   void modify_to_reset(std::uint32_t qpn);
   [[nodiscard]] QpState state(std::uint32_t qpn) const;

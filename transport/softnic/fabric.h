@@ -20,7 +20,8 @@ inline constexpr std::uint32_t kLocalBits = 18;
 
 class Fabric {
  public:
-  /// Takes part in the fabric of `fd`, as a new node. Errors: EngineError when `fd` is no fabric, or one that is full.
+  /// Takes part in the fabric of `fd`, as a new node. Errors: EngineError when `fd` is no fabric,
+  /// or one that is full.
   explicit Fabric(int fd);
   ~Fabric();
   Fabric(const Fabric&) = delete;

@@ -17,7 +17,8 @@ enum class PacketKind : std::uint8_t {
   kWrite,  ///< a piece of a message of at most one MTU
   kRead,
   kAtomic,
-  kSend,  ///< likewise, into a buffer of the receiver
+  kSend,      ///< likewise, into a buffer of the receiver
+  kDatagram,  ///< the same, without a connection and an answer
   // Replies.
   kAck,       ///< done, or failed with `syndrome`
   kNotReady,  ///< not executed, try again: `condition` says why
@@ -36,6 +37,9 @@ inline constexpr std::uint32_t kPsnMask = 0xffffff, kPsnHalf = 0x800000;
 [[nodiscard]] constexpr std::uint64_t packets_of(std::uint64_t bytes, std::uint32_t mtu) {
   return bytes == 0 ? 1 : (bytes + mtu - 1) / mtu;
 }
+
+/// The buffer of a datagram begins with its GRH, or with room for one (InfiniBand 11.4.1.2).
+inline constexpr std::uint32_t kGrhBytes = 40;
 
 /// Why a request was not executed. Decides when and how often the requester tries again.
 enum class Condition : std::uint8_t {
@@ -73,7 +77,10 @@ struct Packet {
     return kind == PacketKind::kNotReady && condition == Condition::kSilence;
   }
 
-  std::uint8_t unused[16] = {};
+  std::uint32_t queue_key = 0;  ///< of a datagram
+  std::uint32_t flow_label = 0;
+  std::uint8_t traffic_class = 0;
+  std::uint8_t unused[7] = {};
 };
 static_assert(sizeof(Packet) == 192 && std::is_trivially_copyable_v<Packet>);
 

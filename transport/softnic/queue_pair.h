@@ -148,6 +148,7 @@ struct QueuePair : Sending, Receiving {
   std::uint64_t visits = 0, flushes = 0;
   std::unique_ptr<ReceiveQueue> own_receives;
   ReceiveQueue* receives = nullptr;  ///< that one, a shared one, or none
+  [[nodiscard]] bool is_datagram() const { return attributes.service == Service::kDatagram; }
   [[nodiscard]] bool shares_receives() const { return receives != own_receives.get(); }
 
   /// Nothing to do before a doorbell or a packet comes. Receives are found in memory, without

@@ -44,7 +44,10 @@ void Receiver::complete(QueuePair& qp, const Packet& last) {
               .solicited = last.solicited,
               .bytes = static_cast<std::uint32_t>(last.length),
               .immediate = last.immediate,
-              .source = last.source});
+              .source = last.source,
+              .source_lid = last.addresses.source_lid,
+              .global = last.kind == PacketKind::kDatagram && last.addresses.global,
+              .packet_type = packet_type_of(last.addresses)});
 }
 
 void Receiver::fail(QueuePair& qp, std::uint8_t syndrome) {

@@ -141,7 +141,8 @@ void Requester::take(QueuePair& qp, std::int64_t now) {
 /// Decodes; whatever is wrong with the bytes is an error completion and a violation.
 void Requester::inspect(QueuePair& qp, Operation& op) {
   const nic::Findings result =
-      nic::decode_wqe(op.raw.data(), op.raw.size(), nic::Receives::kYes, op.wqe);
+      nic::decode_wqe(op.raw.data(), op.raw.size(),
+                      qp.is_datagram() ? nic::Receives::kDatagrams : nic::Receives::kYes, op.wqe);
   const auto expected = static_cast<std::uint16_t>(op.entry);
   if (op.wqe.number != qp.number || op.wqe.index != expected) {
     const std::string why = strprintf(

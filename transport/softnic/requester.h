@@ -70,6 +70,9 @@ class Requester {
                  std::uint32_t rnr_timer = 0);
   bool check_peer(QueuePair& qp, std::int64_t now);
 
+  // datagram.cpp
+  bool send_datagram(QueuePair& qp, Operation& op, std::int64_t now);
+
   // gather.cpp
   bool gather(QueuePair& qp, Operation& op, std::uint64_t offset, std::uint8_t* to,
               std::uint64_t bytes, std::int64_t now);

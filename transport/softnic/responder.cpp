@@ -189,12 +189,16 @@ bool Responder::drops(const QueuePair& qp, const Packet& request) const {
 }
 
 bool Responder::on_request(const Packet& request, const std::uint8_t* payload, std::int64_t now) {
+  if (request.kind == PacketKind::kDatagram) {
+    on_datagram(request, payload);
+    return true;
+  }
   Ring* ring = replies_to(request);
   if (ring == nullptr) return true;  // from nowhere
   // A held write and this one may both answer.
   if (!ring->has_room(4)) return false;
   QueuePair* qp = context_.find_qp(request.target);
-  const bool listens = qp != nullptr && !context_.port_down &&
+  const bool listens = qp != nullptr && !context_.port_down && !qp->is_datagram() &&
                        (qp->state == QpState::kRtr || qp->state == QpState::kRts) &&
                        qp->rtr.remote_qpn == request.source && !drops(*qp, request);
   if (!listens) return not_ready(request, Condition::kSilence);

@@ -66,6 +66,9 @@ class Responder {
              std::uint32_t bytes, std::int64_t now);
   bool read_ahead(QueuePair& qp, MemoryAccess& memory, std::int64_t now);
 
+  // datagram.cpp
+  void on_datagram(const Packet& request, const std::uint8_t* payload);
+
   Context& context_;
   Receiver receiver_;
   std::vector<Settling> settling_;

@@ -3,6 +3,15 @@
 #include <algorithm>
 
 namespace gshmem::soft {
+namespace {
+
+/// An address that is mapped to IPv6 (RFC 4291, section 2.5.5.2).
+bool is_ipv4(const Gid& gid) {
+  return std::all_of(gid.begin(), gid.begin() + 10, [](std::uint8_t byte) { return byte == 0; }) &&
+         gid[10] == 0xff && gid[11] == 0xff;
+}
+
+}  // namespace
 
 std::optional<Addresses> addresses_of(const Port& port, const Route& route) {
   Addresses out{.destination = route.gid,
@@ -44,6 +53,44 @@ const char* refusal_of(const Port& port, const Route& route, const Addresses& pa
   const bool same = back->kind == packet.kind && back->source == packet.destination &&
                     back->destination == packet.source;
   return same ? nullptr : "from or for a GID that its queue pair is not connected by";
+}
+
+std::uint8_t packet_type_of(const Addresses& addresses) {
+  if (addresses.kind != GidAttributes::Kind::kRoceV2) return 0;
+  return is_ipv4(addresses.destination) ? 8 | 2 : 8 | 1;
+}
+
+GrhBytes grh_of(const Addresses& addresses, const GlobalHeader& rest) {
+  GrhBytes out{};
+  const auto put16 = [&](std::size_t at, std::uint32_t value) {
+    out[at] = static_cast<std::uint8_t>(value >> 8);
+    out[at + 1] = static_cast<std::uint8_t>(value);
+  };
+  constexpr std::uint8_t kUdp = 17, kInfiniBandTransport = 0x1b;
+  constexpr std::uint32_t kTransportBytes = 12 + 8 + 4, kUdpBytes = 8;  // BTH, DETH, ICRC
+  const bool udp = addresses.kind == GidAttributes::Kind::kRoceV2;
+  const std::uint32_t payload = rest.payload_bytes + kTransportBytes + (udp ? kUdpBytes : 0);
+  if (udp && is_ipv4(addresses.destination)) {
+    constexpr std::size_t kIp = 20;
+    out[kIp] = 0x45;
+    out[kIp + 1] = rest.traffic_class;
+    put16(kIp + 2, kIp + payload);
+    out[kIp + 8] = addresses.hop_limit;
+    out[kIp + 9] = kUdp;
+    std::copy_n(addresses.source.begin() + 12, 4, out.begin() + kIp + 12);
+    std::copy_n(addresses.destination.begin() + 12, 4, out.begin() + kIp + 16);
+    return out;
+  }
+  out[0] = static_cast<std::uint8_t>(0x60 | rest.traffic_class >> 4);
+  out[1] = static_cast<std::uint8_t>(std::uint32_t{rest.traffic_class} << 4 |
+                                     (rest.flow_label >> 16 & 0xf));
+  put16(2, rest.flow_label);
+  put16(4, payload);
+  out[6] = udp ? kUdp : kInfiniBandTransport;
+  out[7] = addresses.hop_limit;
+  std::ranges::copy(addresses.source, out.begin() + 8);
+  std::ranges::copy(addresses.destination, out.begin() + 24);
+  return out;
 }
 
 }  // namespace gshmem::soft

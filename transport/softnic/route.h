@@ -37,8 +37,21 @@ struct Addresses {
 
 /// Why a port drops a packet with these addresses, or null.
 [[nodiscard]] const char* refusal_of(const Port& port, const Addresses& packet);
-/// The same for a queue pair that is connected by `route`: it takes what comes from there only
-/// (InfiniBand 9.6.1.2.3).
+/// Why a queue pair that is connected by `route` drops it, or null: it takes packets from there
+/// only (InfiniBand 9.6.1.2.3).
 [[nodiscard]] const char* refusal_of(const Port& port, const Route& route, const Addresses& packet);
+
+/// Fields of a GRH or an IP header that are no addresses.
+struct GlobalHeader {
+  std::uint8_t traffic_class = 0;
+  std::uint32_t flow_label = 0, payload_bytes = 0;
+};
+/// The first bytes of a datagram's buffer: its GRH, or its IPv4 header, which is shorter and stands
+/// at their end (InfiniBand 8.3, and annex A17.4.5.2 for RoCE v2).
+using GrhBytes = std::array<std::uint8_t, 40>;
+/// The four bits of a completion that say on Ethernet which of these there is (UCX ib_mlx5.inl, by
+/// the programmer's reference manual): 8 for UDP, and 1 for IPv6 or 2 for IPv4.
+[[nodiscard]] std::uint8_t packet_type_of(const Addresses& addresses);
+[[nodiscard]] GrhBytes grh_of(const Addresses& addresses, const GlobalHeader& rest);
 
 }  // namespace gshmem::soft

@@ -79,7 +79,7 @@ bool Requester::execute(QueuePair& qp, Operation& op, std::int64_t now) {
       return true;
     }
     default:
-      return send(qp, op, now);
+      return qp.is_datagram() ? send_datagram(qp, op, now) : send(qp, op, now);
   }
 }
 
@@ -96,6 +96,10 @@ bool Requester::apply_rules(QueuePair& qp, Operation& op, std::int64_t now) {
       return false;
     case Rule::Action::kDrop:
       if (!on_wire) return true;
+      if (qp.is_datagram()) {  // nobody sends it again
+        op.lost_once = true;
+        return true;
+      }
       op.rules_asked = false;
       try_again(qp, op, Condition::kSilence, now);
       return op.syndrome != 0;

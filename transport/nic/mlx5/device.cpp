@@ -136,9 +136,10 @@ void look_at(const VerbsApi& api, ibv_device* device, const DeviceWish& wish,
       note(found.passed_over, where + " " + kNoGid);
       continue;
     }
-    found.ports.push_back({{name, port, distance, gbits_of(api, context.get(), port, port_attributes)},
-                           port_attributes,
-                           network_of(api, context.get(), port, port_attributes)});
+    found.ports.push_back(
+        {{name, port, distance, gbits_of(api, context.get(), port, port_attributes)},
+         port_attributes,
+         network_of(api, context.get(), port, port_attributes)});
     found.context_of_port.push_back(found.contexts.size());
   }
   found.contexts.push_back(std::move(context));

@@ -395,7 +395,8 @@ class Queue {
 
 /// To the port of a device, by its GID `index` and from the one with the same index.
 inline soft::Route route_to(const soft::DeviceAttributes& device, std::uint8_t index = 0) {
-  return {.lid = device.lid, .mac = device.mac, .gid_index = index, .gid = device.gids[index].bytes};
+  return {
+      .lid = device.lid, .mac = device.mac, .gid_index = index, .gid = device.gids[index].bytes};
 }
 
 /// Two connected queue pairs of one engine, and memory at both ends.

@@ -120,8 +120,8 @@ void Engine::modify_to_init(std::uint32_t qpn, const QpInit& init) {
 }
 void Engine::modify_to_rtr(std::uint32_t qpn, const QpRtr& rtr) {
   tell("rtr to %u lid %u mac %llx mtu %u message %u reads %u psn %u timer %u %s", rtr.remote_qpn,
-       rtr.route.lid, static_cast<unsigned long long>(rtr.route.mac), rtr.mtu,
-       rtr.log_message_max, rtr.log_responder_reads, rtr.receive_psn, rtr.min_rnr_timer,
+       rtr.route.lid, static_cast<unsigned long long>(rtr.route.mac), rtr.mtu, rtr.log_message_max,
+       rtr.log_responder_reads, rtr.receive_psn, rtr.min_rnr_timer,
        rtr.access ? text_of(*rtr.access).c_str() : "");
   impl_->move(qpn, QpState::kRtr);
 }

@@ -50,6 +50,14 @@ void SendQueue::header(std::uint8_t opcode, std::uint64_t id, unsigned flags, __
   if (open >= shape_.most_requests) fail(ENOMEM);
   mlx5dv_set_ctrl_seg(add<mlx5_wqe_ctrl_seg>(), static_cast<std::uint16_t>(entry_), opcode, 0,
                       shape_.number, control_flags(flags, shape_.signal_all), 0, 0, immediate);
+  if (shape_.datagrams) add<mlx5_wqe_av>();
+}
+
+void SendQueue::to(const mlx5_wqe_av& address, std::uint32_t number, std::uint32_t key) {
+  auto* segment = reinterpret_cast<mlx5_wqe_av*>(image_.data() + sizeof(mlx5_wqe_ctrl_seg));
+  *segment = address;
+  segment->key.qkey.qkey = htobe32(key);
+  segment->dqp_dct |= htobe32(number);
 }
 
 void SendQueue::remote(std::uint64_t address, std::uint32_t key) {

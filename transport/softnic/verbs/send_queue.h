@@ -25,6 +25,7 @@ class SendQueue {
     std::uint32_t number = 0;         ///< queue pair
     std::uint32_t most_requests = 0, most_pieces = 0, most_inline = 0;
     bool signal_all = false;
+    bool datagrams = false;  ///< each entry has an address vector
   };
   void open(const Shape& shape);
   /// The queue pair starts anew: nothing is posted.
@@ -37,10 +38,16 @@ class SendQueue {
   // error stays until the end of the batch, and keeps what follows out.
   void header(std::uint8_t opcode, std::uint64_t id, unsigned flags, __be32 immediate = 0);
   void remote(std::uint64_t address, std::uint32_t key);
+  /// For a datagram, before its data.
+  void to(const mlx5_wqe_av& address, std::uint32_t number, std::uint32_t key);
   void atomic(std::uint64_t swap_or_add, std::uint64_t compare);
   void pieces(const ibv_sge* pieces, std::size_t count);
   void inlined(const ibv_data_buf* buffers, std::size_t count);
+  void fail(int code) {
+    if (error_ == 0) error_ = code;
+  }
   [[nodiscard]] int error() const { return error_; }
+  [[nodiscard]] bool datagrams() const { return shape_.datagrams; }
 
   // End of a batch: all requests without an error are rung, or none; then returns the error.
   void ring();
@@ -56,9 +63,6 @@ class SendQueue {
     std::uint32_t request = 0;  ///< counted from the beginning
   };
 
-  void fail(int code) {
-    if (error_ == 0) error_ = code;
-  }
   template <class Segment>
   Segment* add();
   void finish();

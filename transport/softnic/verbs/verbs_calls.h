@@ -24,6 +24,8 @@ int get_srq_number(ibv_srq* srq, std::uint32_t* number);
 ibv_cq_ex* create_cq(ibv_context* context, const ibv_cq_init_attr_ex& wanted,
                      std::uint32_t entry_bytes);
 ibv_qp* create_qp_ex(ibv_context* context, ibv_qp_init_attr_ex* attributes);
+/// Whether the queue pair takes requests of a kind that needs state `least`.
+[[nodiscard]] bool may_post(const ibv_qp& qp, QpState least);
 int post_send(ibv_qp* qp, ibv_send_wr* request, ibv_send_wr** bad);
 int poll_cq(ibv_cq* cq, int entries, ibv_wc* completions);
 int request_notification(ibv_cq* cq, int solicited_only);

@@ -59,7 +59,8 @@ void fill_operations(ibv_context_ops& ops) {
   ops.post_send = post_send;
   ops.post_recv = [](ibv_qp* qp, ibv_recv_wr* request, ibv_recv_wr** bad) {
     auto* soft = whole<SoftQp>(qp);
-    if (soft->receive_bytes > 0) return soft->receives.post(request, bad);
+    if (soft->receive_bytes > 0 && may_post(*qp, QpState::kInit))
+      return soft->receives.post(request, bad);
     *bad = request;
     return EINVAL;
   };

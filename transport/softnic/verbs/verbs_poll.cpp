@@ -64,9 +64,13 @@ void tell_request(const mlx5_cqe64& entry, ibv_wc& out) {
 void tell_receive(const mlx5_cqe64& entry, unsigned opcode, ibv_wc& out) {
   out.byte_len = be32toh(entry.byte_cnt);
   out.opcode = opcode == MLX5_CQE_RESP_WR_IMM ? IBV_WC_RECV_RDMA_WITH_IMM : IBV_WC_RECV;
-  out.src_qp = be32toh(entry.flags_rqpn) & 0xffffff;
+  const std::uint32_t source = be32toh(entry.flags_rqpn);
+  out.src_qp = source & 0xffffff;
+  out.slid = be16toh(entry.slid);
+  out.sl = source >> 24 & 0xf;
+  if ((source >> 28 & 3) != 0) out.wc_flags |= IBV_WC_GRH;
   if (opcode == MLX5_CQE_RESP_SEND) return;
-  out.wc_flags = IBV_WC_WITH_IMM;
+  out.wc_flags |= IBV_WC_WITH_IMM;
   out.imm_data = entry.imm_inval_pkey;
 }
 

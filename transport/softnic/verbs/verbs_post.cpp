@@ -4,6 +4,7 @@
 #include <endian.h>
 
 #include <array>
+#include <cerrno>
 #include <mutex>
 
 namespace gshmem::soft {
@@ -59,6 +60,10 @@ int append(SendQueue& queue, const ibv_send_wr& request) {
   switch (request.opcode) {
     case IBV_WR_SEND:
     case IBV_WR_SEND_WITH_IMM:
+      if (queue.datagrams()) {
+        const auto& ud = request.wr.ud;
+        queue.to(whole<SoftAh>(ud.ah)->vector, ud.remote_qpn, ud.remote_qkey);
+      }
       break;
     case IBV_WR_ATOMIC_CMP_AND_SWP:
       queue.remote(atomic.remote_addr, atomic.rkey);
@@ -110,6 +115,10 @@ void send_immediate(ibv_qp_ex* qp, __be32 immediate) {
   queue_of(qp).header(MLX5_OPCODE_SEND_IMM, qp->wr_id, qp->wr_flags, immediate);
 }
 
+void set_address(ibv_qp_ex* qp, ibv_ah* ah, std::uint32_t number, std::uint32_t key) {
+  queue_of(qp).to(whole<SoftAh>(ah)->vector, number, key);
+}
+
 void set_piece(ibv_qp_ex* qp, std::uint32_t key, std::uint64_t address, std::uint32_t bytes) {
   const ibv_sge piece{address, bytes, key};
   queue_of(qp).pieces(&piece, 1);
@@ -130,7 +139,16 @@ void set_inline_list(ibv_qp_ex* qp, std::size_t count, const ibv_data_buf* buffe
 
 }  // namespace
 
+bool may_post(const ibv_qp& qp, QpState least) {
+  if (qp.state >= static_cast<ibv_qp_state>(least)) return true;
+  return engine_of(qp.context).state(qp.qp_num) >= least;  // commands move it, too
+}
+
 int post_send(ibv_qp* qp, ibv_send_wr* request, ibv_send_wr** bad) {
+  if (!may_post(*qp, QpState::kRts)) {
+    *bad = request;
+    return EINVAL;
+  }
   SendQueue& queue = whole<SoftQp>(qp)->send;
   const std::lock_guard guard(queue);
   int code = 0;
@@ -152,11 +170,15 @@ void fill_send_calls(ibv_qp_ex& qp) {
   qp.wr_atomic_fetch_add = fetch_add;
   qp.wr_send = send;
   qp.wr_send_imm = send_immediate;
+  qp.wr_set_ud_addr = set_address;
   qp.wr_set_sge = set_piece;
   qp.wr_set_sge_list = set_pieces;
   qp.wr_set_inline_data = set_inline;
   qp.wr_set_inline_data_list = set_inline_list;
-  qp.wr_start = [](ibv_qp_ex* one) { queue_of(one).lock(); };
+  qp.wr_start = [](ibv_qp_ex* one) {
+    queue_of(one).lock();
+    if (!may_post(one->qp_base, QpState::kRts)) queue_of(one).fail(EINVAL);
+  };
   qp.wr_complete = [](ibv_qp_ex* one) {
     const int code = queue_of(one).ring_all_or_none();
     queue_of(one).unlock();

@@ -1,5 +1,5 @@
-// Queue pairs made by verbs: reliable connections, moved from state to state with the attributes
-// that InfiniBand requires of each transition.
+// Queue pairs made by verbs: reliable connections and datagrams, moved from state to state with the
+// attributes that InfiniBand requires of each transition.
 #include "transport/softnic/verbs/addresses.h"
 #include "transport/softnic/verbs/verbs_calls.h"
 
@@ -10,39 +10,47 @@ namespace gshmem::soft {
 namespace {
 
 constexpr std::uint32_t kEntryBytes = 64, kMaxInline = 512;
-/// Segments before the elements or inline data; what the latter begin with.
-constexpr std::uint32_t kFixed = 16 + 16 + 16, kInlineHeader = 4;
+constexpr std::uint32_t kInlineHeader = 4;
+/// Segments before the elements or inline data: control, then an address vector or remote address
+/// and atomic.
+std::uint32_t fixed_bytes(ibv_qp_type type) { return 16 + (type == IBV_QPT_UD ? 48 : 16 + 16); }
 constexpr std::uint32_t kPsnMask = 0xffffff;
 
 /// Attributes that must be there, and those that may: Linux drivers/infiniband/core/verbs.c,
-/// qp_state_table for reliable connections (InfiniBand, section 11.2.4.2).
+/// qp_state_table for reliable connections and for datagrams (InfiniBand, section 11.2.4.2).
 struct Transition {
+  ibv_qp_type type;
   ibv_qp_state from, to;
   int required, optional = 0;
 };
 constexpr Transition kTransitions[] = {
-    {IBV_QPS_RESET, IBV_QPS_INIT, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS},
-    {IBV_QPS_INIT, IBV_QPS_RTR,
+    {IBV_QPT_RC, IBV_QPS_RESET, IBV_QPS_INIT,
+     IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS},
+    {IBV_QPT_RC, IBV_QPS_INIT, IBV_QPS_RTR,
      IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
          IBV_QP_MIN_RNR_TIMER,
      IBV_QP_ACCESS_FLAGS | IBV_QP_PKEY_INDEX},
-    {IBV_QPS_RTR, IBV_QPS_RTS,
+    {IBV_QPT_RC, IBV_QPS_RTR, IBV_QPS_RTS,
      IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC,
      IBV_QP_CUR_STATE | IBV_QP_MIN_RNR_TIMER | IBV_QP_PATH_MIG_STATE},
+    {IBV_QPT_UD, IBV_QPS_RESET, IBV_QPS_INIT, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY},
+    {IBV_QPT_UD, IBV_QPS_INIT, IBV_QPS_RTR, 0, IBV_QP_PKEY_INDEX | IBV_QP_QKEY},
+    {IBV_QPT_UD, IBV_QPS_RTR, IBV_QPS_RTS, IBV_QP_SQ_PSN, IBV_QP_CUR_STATE | IBV_QP_QKEY},
+    {IBV_QPT_UD, IBV_QPS_RTS, IBV_QPS_RTS, 0, IBV_QP_CUR_STATE | IBV_QP_QKEY},
 };
 
 /// Entries of 64 bytes that one work request can take: control and remote segments, then elements
 /// or inline data (rdma-core providers/mlx5/verbs.c, mlx5_calc_send_wqe).
-std::uint32_t entries_per_request(const ibv_qp_cap& cap) {
+std::uint32_t entries_per_request(const ibv_qp_cap& cap, std::uint32_t fixed) {
   const std::uint32_t elements = cap.max_send_sge * 16;
   const std::uint32_t inlined = (cap.max_inline_data + kInlineHeader + 15) / 16 * 16;
-  return (kFixed + std::max(elements, inlined) + kEntryBytes - 1) / kEntryBytes;
+  return (fixed + std::max(elements, inlined) + kEntryBytes - 1) / kEntryBytes;
 }
 
 /// Inline data that such a request has room for: it may be more than was asked for (mlx5_create_qp
 /// there).
-std::uint32_t inline_room(std::uint32_t entries) {
-  return std::min(entries * kEntryBytes - kFixed - kInlineHeader, kMaxInline);
+std::uint32_t inline_room(std::uint32_t entries, std::uint32_t fixed) {
+  return std::min(entries * kEntryBytes - fixed - kInlineHeader, kMaxInline);
 }
 
 void take(ibv_qp_attr& kept, const ibv_qp_attr& given, int mask) {
@@ -60,6 +68,7 @@ void take(ibv_qp_attr& kept, const ibv_qp_attr& given, int mask) {
   if ((mask & IBV_QP_TIMEOUT) != 0) kept.timeout = given.timeout;
   if ((mask & IBV_QP_RETRY_CNT) != 0) kept.retry_cnt = given.retry_cnt;
   if ((mask & IBV_QP_RNR_RETRY) != 0) kept.rnr_retry = given.rnr_retry;
+  if ((mask & IBV_QP_QKEY) != 0) kept.qkey = given.qkey;
 }
 
 QpInit access_of(unsigned flags) {
@@ -106,6 +115,16 @@ void to_rts(Engine& engine, std::uint32_t number, const ibv_qp_attr& attr, int m
   engine.modify_to_rts(number, rts);
 }
 
+/// Moves one for datagrams, which has no peer.
+void move_datagrams(Engine& engine, std::uint32_t number, const ibv_qp_attr& attr, int mask) {
+  if (attr.qp_state == IBV_QPS_INIT) engine.modify_to_init(number, {});
+  if ((mask & IBV_QP_QKEY) != 0) engine.set_key(number, attr.qkey);
+  if (attr.qp_state == IBV_QPS_RTR)
+    engine.modify_to_rtr(number, {.mtu = engine.device().profile.mtu});
+  if (attr.qp_state == IBV_QPS_RTS)
+    engine.modify_to_rts(number, {.send_psn = attr.sq_psn & kPsnMask});
+}
+
 void move(Engine& engine, std::uint32_t number, const ibv_qp_attr& attr, int mask) {
   switch (attr.qp_state) {
     case IBV_QPS_INIT:
@@ -149,10 +168,10 @@ void start_anew(SoftQp& qp) {
     __atomic_store_n(qp.memory.record() + counter, 0, __ATOMIC_RELEASE);
 }
 
-void check_transition(ibv_qp_state from, ibv_qp_state to, int mask) {
+void check_transition(ibv_qp_type type, ibv_qp_state from, ibv_qp_state to, int mask) {
   if (to == IBV_QPS_ERR || to == IBV_QPS_RESET) return require_call(mask == IBV_QP_STATE, EINVAL);
   for (const Transition& t : kTransitions) {
-    if (t.from != from || t.to != to) continue;
+    if (t.type != type || t.from != from || t.to != to) continue;
     require_call((mask & t.required) == t.required, EINVAL);
     return require_call((mask & ~(t.required | t.optional | IBV_QP_STATE)) == 0, EINVAL);
   }
@@ -197,7 +216,8 @@ void publish(SoftQp& qp, ibv_pd* pd) {
                 .most_requests = init.cap.max_send_wr,
                 .most_pieces = init.cap.max_send_sge,
                 .most_inline = init.cap.max_inline_data,
-                .signal_all = init.sq_sig_all != 0});
+                .signal_all = init.sq_sig_all != 0,
+                .datagrams = init.qp_type == IBV_QPT_UD});
   ContextState& state = state_of(pd->context);
   state.firmware.adopt_qp(verbs.qp_num);
   const std::lock_guard lock(state.mutex);
@@ -230,12 +250,13 @@ ReceiveAttributes attributes_of(const SoftQp& qp) {
 SoftQp* create(ibv_pd* pd, ibv_qp_init_attr& init) {
   ContextState& state = state_of(pd->context);
   Engine& engine = state.engine;
-  require_call(init.qp_type == IBV_QPT_RC, EOPNOTSUPP);
+  require_call(init.qp_type == IBV_QPT_RC || init.qp_type == IBV_QPT_UD, EOPNOTSUPP);
   require_call(init.send_cq != nullptr && init.recv_cq != nullptr, EINVAL);
   require_call(init.cap.max_send_sge <= kMaxPieces && init.cap.max_inline_data <= kMaxInline,
                EINVAL);
   const std::uint32_t max = 1u << engine.device().max_log_qp_entries;
-  const std::uint32_t each = entries_per_request(init.cap);
+  const std::uint32_t fixed = fixed_bytes(init.qp_type);
+  const std::uint32_t each = entries_per_request(init.cap, fixed);
   require_call(init.cap.max_send_wr <= max / each, EINVAL);
   const std::uint32_t log = log2_ceil(std::max(1u, init.cap.max_send_wr * each));
   const ReceiveShape receives = receive_shape(init);
@@ -248,21 +269,22 @@ SoftQp* create(ibv_pd* pd, ibv_qp_init_attr& init) {
 
   qp->uar = engine.create_uar(&qp->page);
   state.resources.add(Resource::kUar, qp->uar);
-  const std::uint32_t number = qp->verbs.qp_base.handle =
-      engine.create_qp({.pd = pd->handle,
-                        .send_queue = qp->send_entries(),
-                        .log_send_entries = log,
-                        .record = qp->memory.record(),
-                        .send_cq = init.send_cq->handle,
-                        .receive_cq = init.recv_cq->handle,
-                        .uar = qp->uar,
-                        .user_index = 0,
-                        .receives = attributes_of(*qp),
-                        .shared_receives = init.srq != nullptr ? init.srq->handle : 0});
+  const std::uint32_t number = qp->verbs.qp_base.handle = engine.create_qp(
+      {.service = init.qp_type == IBV_QPT_UD ? Service::kDatagram : Service::kReliable,
+       .pd = pd->handle,
+       .send_queue = qp->send_entries(),
+       .log_send_entries = log,
+       .record = qp->memory.record(),
+       .send_cq = init.send_cq->handle,
+       .receive_cq = init.recv_cq->handle,
+       .uar = qp->uar,
+       .user_index = 0,
+       .receives = attributes_of(*qp),
+       .shared_receives = init.srq != nullptr ? init.srq->handle : 0});
   state.resources.add(Resource::kQp, number);
   // The actual sizes, which may be more than was asked for.
   init.cap.max_send_wr = (1u << log) / each;
-  init.cap.max_inline_data = inline_room(each);
+  init.cap.max_inline_data = inline_room(each, fixed);
   init.cap.max_recv_wr = receives.bytes > 0 ? 1u << receives.log_entries : 0;
   init.cap.max_recv_sge = receives.bytes > 0 ? (1u << receives.log_entry_bytes) / kPieceBytes : 0;
   qp->init = init;
@@ -300,9 +322,11 @@ ibv_qp* ibv_create_qp(ibv_pd* pd, ibv_qp_init_attr* init) {
 int ibv_modify_qp(ibv_qp* qp, ibv_qp_attr* attr, int mask) {
   return errno_call([&] {
     require_call((mask & IBV_QP_STATE) != 0, EOPNOTSUPP);
-    check_transition(state_now(qp), attr->qp_state, mask);
+    check_transition(qp->qp_type, state_now(qp), attr->qp_state, mask);
     check_values(*attr, mask);
-    move(engine_of(qp->context), qp->qp_num, *attr, mask);
+    const bool up = attr->qp_state != IBV_QPS_ERR && attr->qp_state != IBV_QPS_RESET;
+    const auto move_it = qp->qp_type == IBV_QPT_UD && up ? move_datagrams : move;
+    move_it(engine_of(qp->context), qp->qp_num, *attr, mask);
     auto* soft = whole<SoftQp>(qp);
     take(soft->attributes, *attr, mask);
     qp->state = attr->qp_state;

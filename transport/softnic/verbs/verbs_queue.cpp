@@ -92,6 +92,8 @@ ibv_ah* ibv_create_ah(ibv_pd* pd, ibv_ah_attr* attributes) {
         static_cast<std::uint8_t>(attributes->static_rate << 4 | (attributes->sl & 0xf));
     vector.fl_mlid = attributes->src_path_bits & 0x7f;
     // On Ethernet it is the UDP source port (mlx5_create_ah).
+    // The long form (mlx5_wqe_av): the device does not report that it takes the short one.
+    vector.dqp_dct = htobe32(MLX5_EXTENDED_UD_AV);
     vector.rlid = htobe16(device.mac != 0 ? way.udp_source : attributes->dlid);
     if (attributes->is_global != 0) {
       const ibv_global_route& route = attributes->grh;

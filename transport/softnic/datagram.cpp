@@ -1,0 +1,86 @@
+// Datagrams, which have neither a connection nor an answer: the requester's half and the
+// responder's.
+#include "host/base/error.h"
+#include "host/base/log.h"
+#include "transport/softnic/requester.h"
+#include "transport/softnic/responder.h"
+
+namespace gshmem::soft {
+
+/// Sends one packet, which nobody acknowledges: it is complete when it is out, also where it does
+/// not arrive (InfiniBand 9.8.3). False: no room.
+bool Requester::send_datagram(QueuePair& qp, Operation& op, std::int64_t now) {
+  const nic::AddressVector& to = op.wqe.to;
+  if (op.wqe.length > context_.options.profile.mtu) {
+    reject(qp, op, kLocalLength, "a datagram above the MTU of the port");
+    return true;
+  }
+  const auto addresses = addresses_of(context_.port, {.lid = to.lid,
+                                                      .mac = to.mac,
+                                                      .global = to.global,
+                                                      .gid_index = to.gid_index,
+                                                      .gid = to.gid,
+                                                      .hop_limit = to.hop_limit,
+                                                      .udp_source = to.lid});
+  if (!addresses) {
+    reject(qp, op, kLocalOperation, "an address vector with a GID that the port does not have");
+    return true;
+  }
+  Ring* ring = context_.fabric->request_to(to.number >> kLocalBits);
+  const bool lost = op.lost_once || ring == nullptr || context_.port_down ||
+                    context_.adversary.decides(Behaviour::kDrop, qp.ordinal, op.number);
+  if (!lost) {
+    const auto bytes = static_cast<std::uint32_t>(op.wqe.length);
+    Packet* packet = ring->reserve(bytes);
+    if (packet == nullptr) return false;
+    packet->kind = PacketKind::kDatagram;
+    packet->source = qp.number;
+    packet->target = to.number;
+    packet->addresses = *addresses;
+    packet->has_immediate = op.wqe.has_immediate;
+    packet->immediate = op.wqe.immediate;
+    packet->solicited = op.wqe.solicited;
+    constexpr std::uint32_t kOwnKey = 1u << 31;  // InfiniBand 10.2.5
+    packet->queue_key = (to.key & kOwnKey) != 0 ? qp.init.key : to.key;
+    packet->traffic_class = to.traffic_class;
+    packet->flow_label = to.flow_label;
+    packet->offset = kGrhBytes;
+    packet->length = kGrhBytes + op.wqe.length;
+    packet->first = packet->last = true;
+    if (!gather(qp, op, 0, Ring::payload(packet), bytes, now)) {
+      reject(qp, op, kLocalProtection, "a local region went away under way");
+      return true;
+    }
+    ring->commit();
+  }
+  done(qp, op, now);
+  return true;
+}
+
+/// Takes a datagram. One that is not for this port, or not for the queue pair by its queue key, or
+/// that finds no buffer, or a short one, vanishes (InfiniBand 9.8.2).
+void Responder::on_datagram(const Packet& request, const std::uint8_t* payload) {
+  QueuePair* qp = context_.find_qp(request.target);
+  const bool listens = qp != nullptr && !context_.port_down && qp->is_datagram() &&
+                       (qp->state == QpState::kRtr || qp->state == QpState::kRts);
+  if (!listens || qp->init.key != request.queue_key) return;
+  if (const char* why = refusal_of(context_.port, request.addresses)) {
+    GSHMEM_INFO("soft NIC: queue pair 0x%x: a datagram of 0x%x is dropped: it is %s", qp->number,
+                request.source, why);
+    return;
+  }
+  if (qp->receives == nullptr || !receiver_.take(*qp)) return;
+  if (receiver_.refusal(*qp, request.length) != 0) return;
+  const GrhBytes grh = grh_of(request.addresses, {.traffic_class = request.traffic_class,
+                                                  .flow_label = request.flow_label,
+                                                  .payload_bytes = request.payload_bytes});
+  Packet header = request;
+  header.offset = 0;
+  header.payload_bytes = kGrhBytes;
+  header.last = false;
+  const bool stored = (!request.addresses.global || receiver_.store(*qp, header, grh.data())) &&
+                      receiver_.store(*qp, request, payload);
+  stored ? receiver_.complete(*qp, request) : receiver_.fail(*qp, kLocalProtection);
+}
+
+}  // namespace gshmem::soft
