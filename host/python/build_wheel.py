@@ -9,7 +9,6 @@ A wheel has no symbolic links, so each library is there under the name that the 
 name without a version. Its platform tag is computed of the symbols that the programs and libraries need.
 """
 import base64
-import email.message
 import hashlib
 import io
 import os
@@ -31,8 +30,10 @@ except ImportError:
 ROOT = Path(__file__).resolve().parents[2]
 COMPONENTS = ("runtime", "dev", "nvshmem", "tools")
 GENERATED = re.compile(r"(?:build.*|dist|\..*|.*\.egg-info|__pycache__)\Z")
-# One libstdc++ for all systems: the library has its own, hidden.
-LINK = "-static-libstdc++"
+# One libstdc++ for all systems: each file has of it what it uses, hidden.
+LINK = "-static-libstdc++ -Wl,--gc-sections"
+# A runtime of its own in each program that links it: those who build programs have it of CMake.
+LEFT_OUT = ("libnvshmem.a",)
 
 
 def project():
@@ -98,16 +99,11 @@ def platform_tag(tree):
 
 def metadata():
     known = project()
-    message = email.message.Message()
-    for key, value in (("Metadata-Version", "2.1"), ("Name", known["name"]), ("Version", version()),
-                       ("Summary", known["description"]), ("License", known["license"]["text"]),
-                       ("Requires-Python", known["requires-python"]), *(("Classifier", c) for c in known["classifiers"]),
-                       ("Description-Content-Type", "text/markdown")):
-        message[key] = value
-    message.set_payload((ROOT / known["readme"]).read_text(encoding="utf-8"), "utf-8")
-    del message["MIME-Version"], message["Content-Type"], message["Content-Transfer-Encoding"]
-    message.set_payload((ROOT / known["readme"]).read_text(encoding="utf-8"))
-    return message.as_bytes()
+    fields = [("Metadata-Version", "2.1"), ("Name", known["name"]), ("Version", version()), ("Summary", known["description"]),
+              ("License", known["license"]["text"]), ("Requires-Python", known["requires-python"]),
+              *(("Classifier", each) for each in known["classifiers"]), ("Description-Content-Type", "text/markdown")]
+    text = (ROOT / known["readme"]).read_text(encoding="utf-8")
+    return ("".join(f"{name}: {value}\n" for name, value in fields) + "\n" + text).encode()
 
 
 class Wheel(zipfile.ZipFile):
@@ -136,6 +132,8 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
         if not (tree / "lib" / "cmake").is_dir():
             raise SystemExit(f"{folder} does not install to lib/: configure it with -DCMAKE_INSTALL_LIBDIR=lib")
         without_links(tree)
+        for path in [path for path in tree.rglob("*") if path.name in LEFT_OUT]:
+            path.unlink()
         for source in sorted((Path(__file__).parent / "gshmem").iterdir()):
             if source.suffix == ".py" or source.name == "py.typed":
                 shutil.copy(source, tree)
