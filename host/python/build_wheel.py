@@ -34,6 +34,8 @@ GENERATED = re.compile(r"(?:build.*|dist|\..*|.*\.egg-info|__pycache__)\Z")
 LINK = "-static-libstdc++ -Wl,--gc-sections"
 # A runtime of its own in each program that links it: those who build programs have it of CMake.
 LEFT_OUT = ("libnvshmem.a",)
+# Each takes 1 MB: what tells most of a machine. CMake installs all.
+PERFTESTS = ("put_bw", "get_bw", "put_latency", "get_latency", "put_signal_ping_pong", "atomic_latency")
 
 
 def project():
@@ -132,7 +134,8 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
         if not (tree / "lib" / "cmake").is_dir():
             raise SystemExit(f"{folder} does not install to lib/: configure it with -DCMAKE_INSTALL_LIBDIR=lib")
         without_links(tree)
-        for path in [path for path in tree.rglob("*") if path.name in LEFT_OUT]:
+        for path in [path for path in tree.rglob("*") if path.name in LEFT_OUT or
+                     (path.parent.name == "perftest" and is_elf(path) and path.name not in PERFTESTS)]:
             path.unlink()
         for source in sorted((Path(__file__).parent / "gshmem").iterdir()):
             if source.suffix == ".py" or source.name == "py.typed":
