@@ -2,12 +2,18 @@
 
 #include <gshmem/abi/mlx5.h>
 
+#include "host/base/deadline.h"
+
 #include <cstring>
 #include <span>
+#include <thread>
 #include <utility>
 
 namespace gshmem {
 namespace {
+
+/// A thread that ended before it published its record holds up nobody for longer.
+constexpr double kWritingSeconds = 1;
 
 std::string bad_argument(const abi::FaultRecord& f) {
   const auto value = static_cast<unsigned long>(f.value),
@@ -184,12 +190,20 @@ bool fault_record(abi::Control* control, const abi::FaultRecord& fault) noexcept
 }
 
 bool fault_read(const abi::Control* control, abi::FaultRecord* record) noexcept {
-  for (const abi::FaultRecord* one : {&control->fault, &control->host_fault}) {
-    if (__atomic_load_n(&one->published, __ATOMIC_ACQUIRE) == 0) continue;
-    std::memcpy(record, one, sizeof(*record));
-    return true;
+  const Deadline writing(kWritingSeconds);
+  for (;;) {
+    bool claimed = false;
+    for (const abi::FaultRecord* one : {&control->fault, &control->host_fault}) {
+      if (__atomic_load_n(&one->published, __ATOMIC_ACQUIRE) != 0) {
+        std::memcpy(record, one, sizeof(*record));
+        return true;
+      }
+      claimed = claimed || __atomic_load_n(&one->claimed, __ATOMIC_ACQUIRE) != 0;
+    }
+    const bool stopped = __atomic_load_n(&control->stop, __ATOMIC_ACQUIRE) != 0;
+    if (!stopped || !claimed || writing.passed()) return false;
+    std::this_thread::yield();
   }
-  return false;
 }
 
 }  // namespace gshmem

@@ -18,7 +18,8 @@ namespace gshmem {
 /// fault is recorded. Pairs with device/core/fault.h.
 bool fault_record(abi::Control* control, const abi::FaultRecord& fault) noexcept;
 
-/// Copies the record to `*record` and returns true if it is complete.
+/// Copies the record to `*record` and returns true if there is one. Waits for a record that stops
+/// this PE and is being written.
 [[nodiscard]] bool fault_read(const abi::Control* control, abi::FaultRecord* record) noexcept;
 
 }  // namespace gshmem

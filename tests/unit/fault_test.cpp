@@ -5,8 +5,10 @@
 
 #include <catch2/catch.hpp>
 
+#include <chrono>
 #include <cstring>
 #include <string>
+#include <thread>
 
 using namespace gshmem;
 
@@ -116,4 +118,22 @@ TEST_CASE("what_is_not_supported_and_other_faults_have_their_words") {
   CHECK(fault_message(fault) == "PE 3 died: its process ended without gshmem_finalize");
   CHECK(fault_message(fault_of(GSHMEMX_ERROR_SYMMETRY, "gshmem_call")) ==
         "gshmem_call: arguments differ between PEs");
+}
+
+// A thread that was stopped by another one's fault asked too early, heard of none, and used data
+// that had not come.
+TEST_CASE("a_fault_that_has_stopped_the_pe_is_read_though_its_record_is_being_written") {
+  abi::Control control{};
+  abi::FaultRecord record;
+  control.fault.claimed = 1;
+  CHECK_FALSE(fault_read(&control, &record));  // nothing has been stopped yet
+  control.stop = 1;
+  std::thread writes([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    control.fault.code = GSHMEMX_ERROR_NIC;
+    __atomic_store_n(&control.fault.published, 1u, __ATOMIC_RELEASE);
+  });
+  CHECK(fault_read(&control, &record));
+  CHECK(record.code == GSHMEMX_ERROR_NIC);
+  writes.join();
 }
