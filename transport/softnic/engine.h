@@ -62,7 +62,7 @@ struct ReceiveAttributes {
 };
 
 /// qpc.st: the services that a queue pair may have.
-enum class Service : std::uint8_t { kReliable = 0, kDatagram = 2 };
+enum class Service : std::uint8_t { kReliable = 0, kUnreliable = 1, kDatagram = 2 };
 
 struct QpAttributes {
   Service service = Service::kReliable;

@@ -149,6 +149,8 @@ struct QueuePair : Sending, Receiving {
   std::unique_ptr<ReceiveQueue> own_receives;
   ReceiveQueue* receives = nullptr;  ///< that one, a shared one, or none
   [[nodiscard]] bool is_datagram() const { return attributes.service == Service::kDatagram; }
+  /// An unreliable connection: nothing is acknowledged or sent again.
+  [[nodiscard]] bool is_unreliable() const { return attributes.service == Service::kUnreliable; }
   [[nodiscard]] bool shares_receives() const { return receives != own_receives.get(); }
 
   /// Nothing to do before a doorbell or a packet comes. Receives are found in memory, without
@@ -172,6 +174,11 @@ struct QueuePair : Sending, Receiving {
            (entry & (depth() - 1)) * nic::kEntryBytes;
   }
 };
+
+/// The number that the peer's next packet should have.
+[[nodiscard]] inline std::uint32_t expected_psn(const QueuePair& qp) {
+  return static_cast<std::uint32_t>(qp.rtr.receive_psn + qp.taken) & kPsnMask;
+}
 
 /// Number of the operation's first packet.
 [[nodiscard]] inline std::uint32_t psn_of(const QueuePair& qp, const Operation& op) {

@@ -70,7 +70,7 @@ class Requester {
                  std::uint32_t rnr_timer = 0);
   bool check_peer(QueuePair& qp, std::int64_t now);
 
-  // datagram.cpp
+  // unreliable.cpp
   bool send_datagram(QueuePair& qp, Operation& op, std::int64_t now);
 
   // gather.cpp

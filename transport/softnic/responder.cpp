@@ -55,24 +55,6 @@ bool has_atomic(const QueuePair& qp, const Packet& request) {
   return false;
 }
 
-/// The fault in how a piece of a write goes on with its message, or null: all pieces but the one
-/// with the end are as long as the path MTU, which both ends agree on (InfiniBand 9.7.4.1.5 and
-/// 9.7.4.1.6).
-const char* malformed(const QueuePair& qp, const Packet& request) {
-  if (request.first == qp.receiving) return "a packet that does not go on with its message";
-  if (request.payload_bytes > qp.rtr.mtu) return "a packet above the path MTU";
-  const std::uint64_t end = request.offset + request.payload_bytes;
-  if (end > request.length) return "more data than the message has";
-  if (end < request.length && request.payload_bytes < qp.rtr.mtu) {
-    return "a packet below the path MTU in the midst of a message";
-  }
-  return nullptr;
-}
-
-std::uint32_t expected_psn(const QueuePair& qp) {
-  return static_cast<std::uint32_t>(qp.rtr.receive_psn + qp.taken) & kPsnMask;
-}
-
 /// The place of a packet in the connection; the adversary decides by it, because it repeats where
 /// sequence numbers begin anywhere.
 std::uint64_t place_of(const QueuePair& qp, const Packet& request) {
@@ -95,6 +77,17 @@ DeviceEvent::Kind event_of(std::uint8_t syndrome) {
 }
 
 }  // namespace
+
+const char* Responder::malformed(const QueuePair& qp, const Packet& request) {
+  if (request.first == qp.receiving) return "a packet that does not go on with its message";
+  if (request.payload_bytes > qp.rtr.mtu) return "a packet above the path MTU";
+  const std::uint64_t end = request.offset + request.payload_bytes;
+  if (end > request.length) return "more data than the message has";
+  if (end < request.length && request.payload_bytes < qp.rtr.mtu) {
+    return "a packet below the path MTU in the midst of a message";
+  }
+  return nullptr;
+}
 
 Ring* Responder::replies_to(const Packet& request) const {
   return context_.fabric->reply_to(request.source >> kLocalBits);
@@ -201,6 +194,10 @@ bool Responder::on_request(const Packet& request, const std::uint8_t* payload, s
   const bool listens = qp != nullptr && !context_.port_down && !qp->is_datagram() &&
                        (qp->state == QpState::kRtr || qp->state == QpState::kRts) &&
                        qp->rtr.remote_qpn == request.source && !drops(*qp, request);
+  if (qp != nullptr && qp->is_unreliable()) {
+    if (listens) on_unreliable(*qp, request, payload);
+    return true;
+  }
   if (!listens) return not_ready(request, Condition::kSilence);
   const std::uint32_t ahead = (request.psn - expected_psn(*qp)) & kPsnMask;
   if (ahead != 0 && ahead < kPsnHalf) return not_ready(request, Condition::kSequence);

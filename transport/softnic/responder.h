@@ -37,6 +37,10 @@ class Responder {
     std::uint64_t losses;  ///< lost_writes() before the message
   };
 
+  /// The fault in how a piece of a write goes on with its message, or null: all pieces but the one
+  /// with the end are as long as the path MTU, which both ends agree on (InfiniBand 9.7.4.1.5 and
+  /// 9.7.4.1.6).
+  [[nodiscard]] static const char* malformed(const QueuePair& qp, const Packet& request);
   [[nodiscard]] Ring* replies_to(const Packet& request) const;
   void address(Packet& reply) const;
   [[nodiscard]] bool drops(const QueuePair& qp, const Packet& request) const;
@@ -66,7 +70,8 @@ class Responder {
              std::uint32_t bytes, std::int64_t now);
   bool read_ahead(QueuePair& qp, MemoryAccess& memory, std::int64_t now);
 
-  // datagram.cpp
+  // unreliable.cpp
+  void on_unreliable(QueuePair& qp, const Packet& request, const std::uint8_t* payload);
   void on_datagram(const Packet& request, const std::uint8_t* payload);
 
   Context& context_;

@@ -96,7 +96,7 @@ bool Requester::apply_rules(QueuePair& qp, Operation& op, std::int64_t now) {
       return false;
     case Rule::Action::kDrop:
       if (!on_wire) return true;
-      if (qp.is_datagram()) {  // nobody sends it again
+      if (qp.is_datagram() || qp.is_unreliable()) {  // nobody sends it again
         op.lost_once = true;
         return true;
       }
@@ -165,6 +165,14 @@ bool Requester::check_local(QueuePair& qp, Operation& op) {
 bool Requester::send(QueuePair& qp, Operation& op, std::int64_t now) {
   const std::uint32_t node = qp.rtr.remote_qpn >> kLocalBits;
   Ring* ring = context_.fabric->request_to(node);
+  if (qp.is_unreliable() && op.returns_data()) {
+    reject(qp, op, kLocalOperation, "a read or an atomic on an unreliable connection");
+    return true;
+  }
+  if (qp.is_unreliable() && (ring == nullptr || context_.port_down || op.lost_once)) {
+    done(qp, op, now);
+    return true;
+  }
   if (ring == nullptr || context_.port_down) {
     try_again(qp, op, Condition::kSilence, now);
     return op.syndrome != 0;
@@ -180,7 +188,7 @@ bool Requester::send(QueuePair& qp, Operation& op, std::int64_t now) {
   }
   const std::uint64_t pieces = op.wqe.carries_data() ? op.packets : 1;
   while (op.pieces_sent < pieces) {
-    if (pieces > 1 && op.pieces_sent == pieces / 2 && !op.lost_once &&
+    if (pieces > 1 && op.pieces_sent == pieces / 2 && !op.lost_once && !qp.is_unreliable() &&
         context_.adversary.decides(Behaviour::kDrop, qp.ordinal, op.number)) {
       op.lost_once = true;
       try_again(qp, op, Condition::kSequence, now);
@@ -192,6 +200,7 @@ bool Requester::send(QueuePair& qp, Operation& op, std::int64_t now) {
   }
   op.progress = Operation::Progress::kSent;
   op.ahead.drop();
+  if (qp.is_unreliable()) done(qp, op, now);
   return true;
 }
 

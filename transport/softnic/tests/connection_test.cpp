@@ -25,13 +25,13 @@ using soft::QpState;
 
 /// A requester `a` and a responder `b`, each with attributes of its own.
 struct Ends {
-  explicit Ends(const soft::EngineOptions& options = {})
+  explicit Ends(const soft::EngineOptions& options = {}, const QueueOptions& queue = {})
       : engine(options),
         pd(engine.create_pd()),
         source(engine, pd, kBytes, 15, 0),
         target(engine, pd, kBytes, 15, 0),
-        a(engine, pd),
-        b(engine, pd) {}
+        a(engine, pd, queue),
+        b(engine, pd, queue) {}
   void connect(const QpRtr& rtr_a, const QpRts& rts_a, const QpRtr& rtr_b,
                const QpRts& rts_b = {}) {
     a.connect(b.qpn(), rtr_a, rts_a);
@@ -234,6 +234,33 @@ TEST_CASE("infiniband_goes_by_lid_and_by_gid_where_there_is_one") {
   if (which == 4) route.lid ^= 1;
   ends.connect({.route = route}, {.ack_timeout = 1}, {.route = back});
   CHECK(unsigned{ends.write(8).syndrome} == (which < 2 ? 0u : unsigned{kRetry}));
+}
+
+TEST_CASE("an_unreliable_connection_tells_nobody_of_what_it_loses") {
+  Ends ends({.rules = "qp=#0:wqe=1:drop"}, {.service = soft::Service::kUnreliable});
+  ends.connect({.mtu = 256}, {}, {.mtu = 256});
+  std::iota(ends.source.data(), ends.source.data() + Ends::kBytes, std::uint8_t{3});
+  const auto arrives = [&](std::uint64_t at) {
+    return eventually(
+        [&] { return std::memcmp(ends.target.data() + at, ends.source.data() + at, 1500) == 0; });
+  };
+  CHECK_FALSE(ends.write(1500).error());
+  CHECK(arrives(0));
+  CHECK_FALSE(ends.write(1500, 4096).error());  // lost
+  CHECK_FALSE(ends.write(1500, 8192).error());
+  CHECK(arrives(8192));
+  CHECK(int{ends.target.data()[4100]} == 0);
+  // The responder does not know this key.
+  const Cqe cqe =
+      ends.a.ring_and_wait(ends.a.write({ends.target.address(), ends.target.key() ^ 1},
+                                        {ends.source.address(64), 8, ends.source.key()}));
+  CHECK_FALSE(cqe.error());
+  CHECK_FALSE(ends.write(1500, 16384).error());
+  CHECK(arrives(16384));
+  CHECK(std::memcmp(ends.target.data(), ends.source.data(), 1500) == 0);
+  CHECK(ends.engine.state(ends.b.qpn()) == QpState::kRts);
+  CHECK(ends.engine.violations().empty());
+  CHECK(unsigned{ends.read(8).syndrome} == 0x02u);
 }
 
 TEST_CASE("retries_are_as_many_and_as_far_apart_as_the_queue_pair_says") {

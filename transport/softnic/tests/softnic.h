@@ -121,6 +121,7 @@ struct QueueOptions {
   soft::ReceiveAttributes receives = {};  ///< of its own
   std::uint32_t shared_receives = 0;
   bool no_record = false;
+  soft::Service service = soft::Service::kReliable;
 };
 
 /// A queue pair as a client sees it.
@@ -140,7 +141,8 @@ class Queue {
                              .ignore_overrun = options.ignore_overrun,
                              .record = records_ + 2,
                              .uar = uar_});
-    qpn_ = engine.create_qp({.pd = pd,
+    qpn_ = engine.create_qp({.service = options.service,
+                             .pd = pd,
                              .send_queue = ring_.get(),
                              .log_send_entries = options.log_entries,
                              .record = records_,

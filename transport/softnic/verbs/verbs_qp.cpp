@@ -1,4 +1,4 @@
-// Queue pairs made by verbs: reliable connections and datagrams, moved from state to state with the
+// Queue pairs made by verbs: connections and datagrams, moved from state to state with the
 // attributes that InfiniBand requires of each transition.
 #include "transport/softnic/verbs/addresses.h"
 #include "transport/softnic/verbs/verbs_calls.h"
@@ -11,13 +11,21 @@ namespace {
 
 constexpr std::uint32_t kEntryBytes = 64, kMaxInline = 512;
 constexpr std::uint32_t kInlineHeader = 4;
+/// Errors: EOPNOTSUPP.
+Service service_of(ibv_qp_type type) {
+  if (type == IBV_QPT_UC) return Service::kUnreliable;
+  if (type == IBV_QPT_UD) return Service::kDatagram;
+  require_call(type == IBV_QPT_RC, EOPNOTSUPP);
+  return Service::kReliable;
+}
+
 /// Segments before the elements or inline data: control, then an address vector or remote address
 /// and atomic.
 std::uint32_t fixed_bytes(ibv_qp_type type) { return 16 + (type == IBV_QPT_UD ? 48 : 16 + 16); }
 constexpr std::uint32_t kPsnMask = 0xffffff;
 
 /// Attributes that must be there, and those that may: Linux drivers/infiniband/core/verbs.c,
-/// qp_state_table for reliable connections and for datagrams (InfiniBand, section 11.2.4.2).
+/// qp_state_table for connections and datagrams (InfiniBand, section 11.2.4.2).
 struct Transition {
   ibv_qp_type type;
   ibv_qp_state from, to;
@@ -33,6 +41,13 @@ constexpr Transition kTransitions[] = {
     {IBV_QPT_RC, IBV_QPS_RTR, IBV_QPS_RTS,
      IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC,
      IBV_QP_CUR_STATE | IBV_QP_MIN_RNR_TIMER | IBV_QP_PATH_MIG_STATE},
+    {IBV_QPT_UC, IBV_QPS_RESET, IBV_QPS_INIT,
+     IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS},
+    {IBV_QPT_UC, IBV_QPS_INIT, IBV_QPS_RTR,
+     IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN,
+     IBV_QP_ACCESS_FLAGS | IBV_QP_PKEY_INDEX},
+    {IBV_QPT_UC, IBV_QPS_RTR, IBV_QPS_RTS, IBV_QP_SQ_PSN,
+     IBV_QP_CUR_STATE | IBV_QP_ACCESS_FLAGS | IBV_QP_PATH_MIG_STATE},
     {IBV_QPT_UD, IBV_QPS_RESET, IBV_QPS_INIT, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY},
     {IBV_QPT_UD, IBV_QPS_INIT, IBV_QPS_RTR, 0, IBV_QP_PKEY_INDEX | IBV_QP_QKEY},
     {IBV_QPT_UD, IBV_QPS_RTR, IBV_QPS_RTS, IBV_QP_SQ_PSN, IBV_QP_CUR_STATE | IBV_QP_QKEY},
@@ -250,7 +265,7 @@ ReceiveAttributes attributes_of(const SoftQp& qp) {
 SoftQp* create(ibv_pd* pd, ibv_qp_init_attr& init) {
   ContextState& state = state_of(pd->context);
   Engine& engine = state.engine;
-  require_call(init.qp_type == IBV_QPT_RC || init.qp_type == IBV_QPT_UD, EOPNOTSUPP);
+  const Service service = service_of(init.qp_type);
   require_call(init.send_cq != nullptr && init.recv_cq != nullptr, EINVAL);
   require_call(init.cap.max_send_sge <= kMaxPieces && init.cap.max_inline_data <= kMaxInline,
                EINVAL);
@@ -269,18 +284,18 @@ SoftQp* create(ibv_pd* pd, ibv_qp_init_attr& init) {
 
   qp->uar = engine.create_uar(&qp->page);
   state.resources.add(Resource::kUar, qp->uar);
-  const std::uint32_t number = qp->verbs.qp_base.handle = engine.create_qp(
-      {.service = init.qp_type == IBV_QPT_UD ? Service::kDatagram : Service::kReliable,
-       .pd = pd->handle,
-       .send_queue = qp->send_entries(),
-       .log_send_entries = log,
-       .record = qp->memory.record(),
-       .send_cq = init.send_cq->handle,
-       .receive_cq = init.recv_cq->handle,
-       .uar = qp->uar,
-       .user_index = 0,
-       .receives = attributes_of(*qp),
-       .shared_receives = init.srq != nullptr ? init.srq->handle : 0});
+  const std::uint32_t number = qp->verbs.qp_base.handle =
+      engine.create_qp({.service = service,
+                        .pd = pd->handle,
+                        .send_queue = qp->send_entries(),
+                        .log_send_entries = log,
+                        .record = qp->memory.record(),
+                        .send_cq = init.send_cq->handle,
+                        .receive_cq = init.recv_cq->handle,
+                        .uar = qp->uar,
+                        .user_index = 0,
+                        .receives = attributes_of(*qp),
+                        .shared_receives = init.srq != nullptr ? init.srq->handle : 0});
   state.resources.add(Resource::kQp, number);
   // The actual sizes, which may be more than was asked for.
   init.cap.max_send_wr = (1u << log) / each;

@@ -154,7 +154,7 @@ PORTS = (("ib", "0"), ("roce", "0"), ("roce", "3"))
 
 
 def pingpong(folder):
-    """ibv_rc_pingpong and ibv_ud_pingpong: messages in both directions, by polling and by events"""
+    """ibv_rc_pingpong, ibv_uc_pingpong and ibv_ud_pingpong: messages in both directions, by polling and by events"""
     path = program("ibv_rc_pingpong", "ibverbs-utils")
     for options in (["-e"], ["-e", "-s", "20000", "-m", "1024", "-r", "3"], ["-e", "-N"],
                     ["-n", "20"]):
@@ -162,7 +162,7 @@ def pingpong(folder):
         for text in one.run("localhost"):
             need(re.search(r"\b(200|20) iters in", text) and "invalid data" not in text,
                  "it did not end well")
-    for name in ("ibv_rc_pingpong", "ibv_ud_pingpong"):
+    for name in ("ibv_rc_pingpong", "ibv_uc_pingpong", "ibv_ud_pingpong"):
         for profile, gid in PORTS:
             one = Pair(folder, program(name, "ibverbs-utils"), "-p", "PORT", "-g", gid, "-e", "-n", "100",
                        GSHNIC_PROFILE=profile)
@@ -184,7 +184,9 @@ def perftest(folder):
                            ["ib_send_bw", "-r", "8"], ["ib_write_bw", "--use_old_post_send"],
                            ["ib_send_lat", "-e", "--use_old_post_send"],
                            ["ib_send_lat", "-c", "UD"], ["ib_send_bw", "-c", "UD", "-s", "4096"],
-                           ["ib_send_lat", "-c", "UD", "--use_old_post_send"]):
+                           ["ib_send_lat", "-c", "UD", "--use_old_post_send"],
+                           ["ib_write_lat", "-c", "UC"], ["ib_write_bw", "-c", "UC", "-s", "65536"],
+                           ["ib_send_lat", "-c", "UC", "-s", "10000"]):
         path = program(name, "perftest")
         one = Pair(folder, path, "-d", "mlx5_0", "-F", "-p", "PORT", "-n", "20", *options)
         text, _ = one.run("localhost")

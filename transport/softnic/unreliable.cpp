@@ -83,4 +83,33 @@ void Responder::on_datagram(const Packet& request, const std::uint8_t* payload) 
   stored ? receiver_.complete(*qp, request) : receiver_.fail(*qp, kLocalProtection);
 }
 
+/// Takes a packet of an unreliable connection. What is out of turn or not allowed, and all that
+/// follows of its message, vanishes (InfiniBand 9.8.2.2).
+void Responder::on_unreliable(QueuePair& qp, const Packet& request, const std::uint8_t* payload) {
+  const std::uint32_t ahead = (request.psn - expected_psn(qp)) & kPsnMask;
+  if (request.first) qp.receiving = false;
+  qp.taken += ahead;  // packets that are lost; a message after them begins anew
+  const bool out_of_turn = ahead != 0 && !request.first;
+  const bool drop = out_of_turn || malformed(qp, request) != nullptr;
+  ++qp.taken;
+  qp.receiving = false;
+  Fault fault;
+  if (drop) return;
+  if (request.kind == PacketKind::kWrite) {
+    const Region* region = target(qp, request, request.address, request.length, &fault);
+    if (fault.syndrome != 0) return;
+    if (request.payload_bytes > 0 && !store(qp, *region, request, payload)) return;
+    const bool tells = request.last && request.has_immediate;
+    if (tells && (qp.receives == nullptr || !receiver_.take(qp))) return;
+    if (request.last && region != nullptr && !region->memory->flush()) return;
+    if (tells) receiver_.complete(qp, request);
+  } else {
+    if (qp.receives == nullptr || !receiver_.take(qp)) return;
+    if (receiver_.refusal(qp, request.length) != 0) return;
+    if (!receiver_.store(qp, request, payload)) return receiver_.fail(qp, kLocalProtection);
+    if (request.last) receiver_.complete(qp, request);
+  }
+  qp.receiving = !request.last;
+}
+
 }  // namespace gshmem::soft
