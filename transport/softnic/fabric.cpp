@@ -1,6 +1,7 @@
 #include "transport/softnic/fabric.h"
 
 #include "host/base/error.h"
+#include "host/base/random.h"
 #include "host/base/system_call.h"
 #include "transport/softnic/engine.h"
 
@@ -14,7 +15,6 @@
 #include <cstring>
 #include <map>
 #include <mutex>
-#include <random>
 #include <tuple>
 
 namespace gshmem::soft {
@@ -159,7 +159,7 @@ void Fabric::claim_node() {
       throw EngineError{0xf, strprintf("clearing the fabric: %s", std::strerror(errno))};
     }
     header_->magic = kMagic;
-    header_->first_lid = static_cast<std::uint16_t>(1 + std::random_device{}() % kFirstLids);
+    header_->first_lid = static_cast<std::uint16_t>(1 + random_bits<std::uint32_t>() % kFirstLids);
   }
   for (std::uint32_t n = 0; n < kMaxNodes; ++n) {
     Node& node = header_->nodes[n];

@@ -1,5 +1,6 @@
 #include "transport/nic/mlx5/connection.h"
 
+#include "host/base/random.h"
 #include "transport/nic/mlx5/memory.h"
 #include "transport/nic/mlx5/registers.h"
 
@@ -7,7 +8,6 @@
 #include <bit>
 #include <cerrno>
 #include <cstring>
-#include <random>
 
 namespace gshmem::nic::mlx5 {
 namespace {
@@ -97,7 +97,7 @@ Connection::Connection(const Device& device, const QueueMemory& memory, const Qu
   require(log_entries <= device.caps.log_queue_max, GSHMEMX_ERROR_CONFIG,
           strprintf("GSHMEM_QP_DEPTH: %u entries, but a queue of %s has at most %u", place.depth,
                     device.name.c_str(), 1u << device.caps.log_queue_max));
-  psn_ = std::random_device{}() & 0xffffff;  // packets of an earlier connection do not match
+  psn_ = random_bits<std::uint32_t>() & 0xffffff;  // packets of an earlier connection do not match
   cq_ = create_cq(device.api, device.context.get(),
                   {.umem = memory.umem,
                    .uar_page = bell_.page_id,
