@@ -123,6 +123,7 @@ template <class Coop>
 GSHMEM_FN void pe_quiet(const Caller& call, Coop coop, int pe) {
   if (!check_arguments(call.state, call.name, ToPe{pe})) return;
   GSHMEM_BY_HOST_OPS(void, Call::quiet(call.name, &call.state))
+  GSHMEM_ORDER(order::by_group(coop, [&] { checker->quiet(call.state, pe); });)
   coop.sync();
   fence_complete_system();
   flush_queues(coop, call.state, call.name, pe);
@@ -197,6 +198,11 @@ GSHMEM_FN void qp_quiet(const Caller& call, Coop coop, int pe, Handles handles) 
                     [&](const State& state) { (void)ops->run(Call::quiet(call.name, &state)); });
     return;
   })
+  GSHMEM_ORDER(order::by_group(coop, [&] {
+                 for_each_handle(call, handles, [&](const State& state) {
+                   checker->quiet(state, pe == GSHMEMX_PE_ALL ? -1 : pe);
+                 });
+               });)
   coop.sync();
   fence_complete_system();
   for_each_handle(call, handles,

@@ -45,6 +45,7 @@ template <class T>
 GSHMEM_FN int test(const Caller& call, const T* ivar, int cmp, T cmp_value) {
   const State& state = call.state;
   if (!check_arguments(state, call.name, Comparison{cmp}, word("ivar", ivar))) return 0;
+  GSHMEM_ORDER(return device::test(ivar, cmp, cmp_value) ? 1 : 0;)
   return compare(load_sync(ivar), cmp, cmp_value) ? 1 : 0;
 }
 

@@ -6,6 +6,7 @@
 
 #include "fault.h"
 #include "machine.h"
+#include "order_check.h"
 
 #include <gshmem/constants.h>
 
@@ -55,8 +56,9 @@ GSHMEM_FN std::uint64_t load_word(const AwaitedWord& word) {
 #if defined(__CUDA_ARCH__)
   const bool is_here = true;
 #else
-  const bool is_here = gshmemi_ambient()->ops == nullptr;
+  bool is_here = gshmemi_ambient()->ops == nullptr;
 #endif
+  GSHMEM_ORDER(value = checker->poll(word.address, word.bytes); is_here = false;)
   if (is_here) {
     switch (word.bytes) {
       case 2:
@@ -183,6 +185,8 @@ GSHMEM_FN bool compare(T value, int cmp, T with) {
 template <class T>
 GSHMEM_FN T load_sync(const T* ivar) {
   GSHMEM_ON_HOST_OPS(return bits<T>(static_cast<Word<T>>(ops->run(Call::load(ivar, sizeof(T)))));)
+  GSHMEM_ORDER(const std::uint64_t seen = checker->poll(ivar, sizeof(T)); checker->acquire(ivar);
+               return bits<T>(static_cast<Word<T>>(seen));)
   return bits<T>(load_acquire(reinterpret_cast<const Word<T>*>(ivar)));
 }
 
@@ -192,12 +196,14 @@ GSHMEM_FN T load_sync(const T* ivar) {
 template <class T>
 GSHMEM_FN T poll_sync(const T* ivar) {
   GSHMEM_ON_HOST_OPS(return bits<T>(static_cast<Word<T>>(ops->run(Call::load(ivar, sizeof(T)))));)
+  GSHMEM_ORDER(return bits<T>(static_cast<Word<T>>(checker->poll(ivar, sizeof(T))));)
   return bits<T>(load_poll(reinterpret_cast<const Word<T>*>(ivar)));
 }
 
 template <class T>
 GSHMEM_FN bool test(const T* ivar, int cmp, T value) {
   if (!compare(poll_sync(ivar), cmp, value)) return false;
+  GSHMEM_ORDER(checker->acquire(ivar);)
   fence_acquire_system();
   return true;
 }

@@ -95,6 +95,7 @@ GSHMEM_FN std::uint64_t signal_wait_until(const State& state, const char* call,
     return compare(value, cmp, cmp_value);
   };
   spin_on_word(state, call, came, sig_addr, cmp, cmp_value);
+  GSHMEM_ORDER(checker->acquire(sig_addr);)
   fence_acquire_system();
   return value;
 }

@@ -6,6 +6,7 @@
 #include "host/base/together.h"
 #include "host/runtime/fault.h"
 #include "host/runtime/gpu/grid_kernels.h"
+#include "host/runtime/order_checker.h"
 #include "host/runtime/same_build.h"
 #include "host/runtime/same_call.h"
 
@@ -16,6 +17,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <string_view>
 #include <system_error>
 #include <thread>
 
@@ -110,6 +112,7 @@ void Pe::init() {
   together(ranks(), [&] {
     agree_on_mode();
     agree_on_config();
+    start_order_check();
   });
   together(ranks(), [&] { or_hang_up(local, [&] { make_memory(); }); });
   together(ranks(), [&] {
@@ -212,6 +215,21 @@ void Pe::agree_on_mode() {
   }
 }
 
+void Pe::start_order_check() {
+  if (options_.config.check == CheckChoice::kOff) return;
+  constexpr gshmemx_status kNot = GSHMEMX_ERROR_NOT_SUPPORTED;
+#if defined(GSHMEM_HAS_ORDER_CHECK)
+  require(!gpu_, kNot, "GSHMEM_CHECK=order: in CPU mode alone; set GSHMEM_DEVICE=cpu");
+  require(state_.n_pes == 1 || std::string_view(boot_->name()) == "threads", kNot,
+          "GSHMEM_CHECK=order: with PEs as threads of one process alone (gshmem::run_threads, or "
+          "gshmem-check)");
+  require(options_.config.p2p, kNot, "GSHMEM_CHECK=order: not with GSHMEM_P2P=0");
+  order_check_start(static_cast<std::uint64_t>(options_.config.check_seed));
+#else
+  throw Error(kNot, "GSHMEM_CHECK=order: this library was built without -DGSHMEM_SANITIZE=thread");
+#endif
+}
+
 void Pe::agree_on_config() {
   const std::vector<std::uint64_t> mine = config_same_values(options_.config);
   std::vector<std::uint64_t> all(mine.size() * static_cast<std::size_t>(state_.n_pes));
@@ -231,7 +249,10 @@ void Pe::make_memory() {
   const p2p::PeerWindow& window = paths_->window();
   heap_ = std::make_unique<SymmetricHeap>(
       SymmetricHeap::Memory{state_.heap, state_.heap_bytes, window.alignment(), gpu_.get()},
-      ranks(), [this] { faults_.require_running(); });
+      ranks(), [this] {
+        faults_.require_running();
+        GSHMEM_ORDER(checker->quiet(state_, -1);)  // such calls are barriers, too
+      });
   make_registered();
   if (!gpu_) host_control_ = std::make_unique<abi::Control>();
 
@@ -284,6 +305,7 @@ Pe::~Pe() {
   auto others = control::Monitor::Others::kStay;
   if (state_.magic == abi::kStateMagic) {
     if (gpu_) gpu_->await_collectives();  // they use everything that is destroyed below
+    GSHMEM_ORDER(checker->finish(state_);)
     try {
       quiet_network();
       complete_contexts();

@@ -159,6 +159,7 @@ class Pe {
   void say_kernels_lack_gpu(const std::string& why) const;
   void agree_on_mode();
   void agree_on_config();
+  void start_order_check();
   void make_memory();
   void publish();
   void withdraw() noexcept;

@@ -20,6 +20,7 @@ void Pe::make_contexts() {
 
 void Pe::quiet_context(const abi::DeviceState& context) {
   if (faults_.stopped()) return;
+  GSHMEM_ORDER(checker->quiet(context, -1);)
   if (gpu_) {
     (void)gpu_->ops()->run(device::Call::quiet("gshmem_quiet", &context));
   } else {

@@ -5,6 +5,7 @@
 #include "host/runtime/fault.h"
 
 #include <gshmem/device/core/host_block.h>
+#include <gshmem/device/core/order_check.h>
 #include <gshmem/device/core/registrar.h>
 
 #include <algorithm>
@@ -120,6 +121,7 @@ void set_ambient(Pe* pe) {
   self.ambient.region = pe ? &pe->region() : nullptr;
   self.ambient.checks = pe ? &pe->checks() : nullptr;
   log_set_pe(pe ? pe->state().my_pe : -1);
+  GSHMEM_ORDER(if (pe) checker->join(pe->state());)
 }
 
 /// Requires the mutex.

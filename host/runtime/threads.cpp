@@ -2,6 +2,7 @@
 // are here, so that programs need not compile this code with every functor.
 #include "host/base/log.h"
 
+#include <gshmem/device/core/order_check.h>
 #include <gshmem/device/pe/call_hints.h>
 
 #include <algorithm>
@@ -96,6 +97,7 @@ __attribute__((visibility("default"))) int gshmemi_launch_on_host(unsigned block
     mine.lane = &lanes[index];
     mine.region = &regions[static_cast<std::size_t>(mine.lane->block_rank)];
     log_set_pe(ambient.state ? ambient.state->my_pe : -1);
+    GSHMEM_ORDER(if (ambient.state) checker->join(*ambient.state);)
     body(call);
   });
 }

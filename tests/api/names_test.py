@@ -53,6 +53,12 @@ def exported(library):
     return {name for name in found if not re.match(r"__(start|stop)___sancov_", name)}
 
 
+def internal(library):
+    """Of a library for ThreadSanitizer, one more."""
+    tsan = "__tsan_init" in run(["readelf", "--dyn-syms", "--wide", library])
+    return set(expected.INTERNAL) | ({"gshmemi_order_checker"} if tsan else set())
+
+
 def check_symbols(library):
     dynamic = run(["readelf", "--dynamic", "--wide", library])
     # dlclose must not unmap the code of threads that run.
@@ -61,7 +67,7 @@ def check_symbols(library):
         return 1
     # All of the library's version, "name@@GSHMEM_0.1"; and nothing of C++'s.
     version = "@@GSHMEM_" + re.search(r"SONAME.*\[libgshmem\.so\.(\d+\.\d+)\]", dynamic).group(1)
-    wanted = {name + version for name in expected.names("gshmem") | set(expected.INTERNAL)}
+    wanted = {name + version for name in expected.names("gshmem") | internal(library)}
     return compare("symbols", exported(library), wanted)
 
 

@@ -24,6 +24,7 @@ class InStream final : public device::HostOps {
 
   std::uint64_t run(const device::Call& call) override {
     ambient_.ops = usual_;  // for calls that are made from here
+    GSHMEM_ORDER(if (completes(call.kind)) checker->quiet(*ambient_.state, -1);)
     Pe* const pe = current_pe();
     Gpu* const gpu = pe ? pe->gpu() : nullptr;
     const std::uint64_t answer =
@@ -34,6 +35,11 @@ class InStream final : public device::HostOps {
   }
 
  private:
+  [[maybe_unused]] static bool completes(device::CallKind kind) {
+    using device::CallKind;
+    return kind == CallKind::kQuiet || kind == CallKind::kQuietStatus || kind == CallKind::kBarrier;
+  }
+
   gshmemx_stream_t stream_;
   device::Ambient& ambient_;
   device::HostOps* usual_;

@@ -1,0 +1,96 @@
+// The seam of the order checker (docs/order-check.md): where calls of the API tell it what they
+// start, order and await. Included by the API layer and by waits. Invariant: there is nothing of it
+// but in code for ThreadSanitizer, and that does nothing but with GSHMEM_CHECK=order.
+#pragma once
+
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define GSHMEM_HAS_ORDER_CHECK
+#endif
+#endif
+#if defined(__SANITIZE_THREAD__)
+#define GSHMEM_HAS_ORDER_CHECK
+#endif
+
+// GSHMEM_ORDER(code): `code` runs with `checker` where the order is checked.
+#if defined(__CUDACC__) || !defined(GSHMEM_HAS_ORDER_CHECK)
+#define GSHMEM_ORDER(...)
+#else
+#define GSHMEM_ORDER_ON
+
+#include <gshmem/abi/state.h>
+
+#include "call_record.h"
+
+#include <cstddef>
+#include <cstdint>
+
+namespace gshmem::device::order {
+
+/// A put or get of `count` elements, with addresses where their owners have them.
+struct Transfer {
+  const abi::DeviceState* state;  ///< of the context
+  int pe;
+  char* dest;
+  const char* source;
+  std::size_t bytes, count = 1;  ///< of an element, and how many
+  std::ptrdiff_t dest_stride = 0, source_stride = 0;
+  bool blocking = false;
+  std::uint64_t* signal = nullptr;  ///< set or added to after the payload
+  std::uint64_t signal_value = 0;
+  AmoOp signal_op = AmoOp::kSet;
+};
+/// An atomic that fetches nothing.
+struct Update {
+  const abi::DeviceState* state;
+  int pe;
+  void* word;
+  unsigned bytes;
+  AmoOp op;
+  std::uint64_t operand;
+};
+
+/// It gives calls the order that the specification promises, as happens-before of ThreadSanitizer
+/// (host/runtime/order_checker.cpp).
+class Checker {
+ public:
+  virtual void put(const Transfer& transfer) = 0;
+  virtual void get(const Transfer& transfer) = 0;
+  virtual void update(const Update& update) = 0;
+  /// `value` was fetched for a call that returns before `*fetch` has it.
+  virtual void land(const Transfer& fetch) = 0;
+  virtual void fence(const abi::DeviceState& context) = 0;
+  /// The operations to a PE, or to all (-1), are complete.
+  virtual void quiet(const abi::DeviceState& context, int pe) = 0;
+  /// The PE ends, and all its contexts.
+  virtual void finish(const abi::DeviceState& state) = 0;
+  /// The calling thread makes an atomic that fetches.
+  virtual void before_fetch(const abi::DeviceState& context, int pe) = 0;
+  /// A look at a word that is waited for. It orders nothing; acquire() does, when the wait is over.
+  virtual std::uint64_t poll(const void* word, unsigned bytes) = 0;
+  virtual void acquire(const void* word) = 0;
+  /// The calling thread belongs to this PE.
+  virtual void join(const abi::DeviceState& state) = 0;
+
+ protected:
+  ~Checker() = default;
+};
+
+}  // namespace gshmem::device::order
+
+/// Null where the order is not checked. A library without ThreadSanitizer does not have it.
+extern "C" __attribute__((visibility("default"), weak)) gshmem::device::order::Checker*
+gshmemi_order_checker(void);
+
+namespace gshmem::device::order {
+
+inline Checker* active() { return gshmemi_order_checker ? gshmemi_order_checker() : nullptr; }
+
+}  // namespace gshmem::device::order
+
+#define GSHMEM_ORDER(...)                                                                  \
+  if (::gshmem::device::order::Checker* const checker = ::gshmem::device::order::active(); \
+      checker != nullptr) {                                                                \
+    __VA_ARGS__                                                                            \
+  }
+#endif

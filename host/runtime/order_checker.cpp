@@ -1,0 +1,507 @@
+// The order checker: every pending operation is a fiber of ThreadSanitizer. It is ordered after its
+// issue and before what the specification orders it before, and nothing else. So a missing fence,
+// quiet or wait is a data race, which ThreadSanitizer reports with both places. Operations are also
+// carried out as late and in any order that the specification allows, by GSHMEM_CHECK_SEED.
+// This file is not instrumented: its own accesses must neither be races nor order anything. So it
+// has no mutex, and copies by loops.
+#include "host/runtime/order_checker.h"
+
+#include <gshmem/device/core/machine.h>
+
+#include <pthread.h>
+#include <sched.h>
+
+#include <sanitizer/tsan_interface.h>
+
+#include <cstdio>
+#include <cstdlib>
+
+// Compilers call these functions, which no header of g++ declares.
+extern "C" {
+void __tsan_read_range(void* address, unsigned long bytes);
+void __tsan_write_range(void* address, unsigned long bytes);
+void __tsan_func_entry(void* pc);
+void __tsan_func_exit(void);
+#define GSHMEM_TSAN_ATOMIC(BITS)                                                        \
+  void __tsan_atomic##BITS##_store(void* word, std::uint##BITS##_t, int order);         \
+  std::uint##BITS##_t __tsan_atomic##BITS##_fetch_add(void*, std::uint##BITS##_t, int); \
+  std::uint##BITS##_t __tsan_atomic##BITS##_fetch_and(void*, std::uint##BITS##_t, int); \
+  std::uint##BITS##_t __tsan_atomic##BITS##_fetch_or(void*, std::uint##BITS##_t, int);  \
+  std::uint##BITS##_t __tsan_atomic##BITS##_fetch_xor(void*, std::uint##BITS##_t, int);
+GSHMEM_TSAN_ATOMIC(32)
+GSHMEM_TSAN_ATOMIC(64)
+#undef GSHMEM_TSAN_ATOMIC
+}
+
+namespace gshmem {
+namespace {
+
+using abi::DeviceState;
+using device::AmoOp;
+using device::order::Transfer;
+using device::order::Update;
+
+/// __tsan_switch_to_fiber without an edge between the two.
+constexpr unsigned kNoSync = 1;
+/// ThreadSanitizer has some 8,000 threads and fibers. Operations that share one are ordered.
+constexpr unsigned kMostFibers = 16, kMostFibersOfAll = 2048;
+/// Operations of a context that are carried out later; more are not.
+constexpr unsigned kMostLate = 32;
+/// Each word of a small put may be one that is waited for (device/pe/copy.h).
+constexpr std::size_t kMostFlagBytes = 64;
+constexpr int kFrames = 12;
+
+struct Op {
+  Op* next;
+  void* fiber;
+  enum Kind { kPut, kGet, kLand, kUpdate } kind;
+  Transfer transfer;
+  Update update;
+  std::uint64_t epoch;  ///< 0 of what a fence does not order
+  char* buffer;         ///< the source of a blocking put, which may change
+  std::size_t room;
+  void* frames[kFrames];  ///< of the thread that issued it
+  int n_frames;
+};
+
+/// Operations of a context to a PE: those before and after a fence have different epochs. Each
+/// epoch releases the one of two tags that the next one acquires. A fence orders no gets.
+struct Target {
+  std::uint64_t tags[2], gets, epoch;
+  bool dirty;     ///< something was issued since the last quiet
+  bool in_epoch;  ///< and since the last fence
+};
+
+struct Context {
+  Context* next;
+  const void* key;   ///< null: of a PE that has ended
+  const char* heap;  ///< the PE's
+  Target* targets;
+  int n_targets;
+  Op* late;  ///< in the order of issue
+  unsigned n_late;
+  void* fibers[kMostFibers];
+  unsigned n_fibers, n_free;  ///< the free ones come first
+};
+
+/// ThreadSanitizer does not see it: it orders nothing.
+class SpinLock {
+ public:
+  void lock() {
+    while (__atomic_exchange_n(&taken_, 1, __ATOMIC_ACQUIRE) != 0) sched_yield();
+  }
+  void unlock() { __atomic_store_n(&taken_, 0, __ATOMIC_RELEASE); }
+
+ private:
+  int taken_ = 0;
+};
+class Locked {
+ public:
+  explicit Locked(SpinLock& lock) : lock_(lock) { lock_.lock(); }
+  ~Locked() { lock_.unlock(); }
+  Locked(const Locked&) = delete;
+
+ private:
+  SpinLock& lock_;
+};
+
+template <class W>
+void copy_words(char* to, const char* from, std::size_t bytes) {
+  for (std::size_t at = 0; at < bytes; at += sizeof(W)) {
+    const W word = __atomic_load_n(reinterpret_cast<const W*>(from + at), __ATOMIC_RELAXED);
+    __atomic_store_n(reinterpret_cast<W*>(to + at), word, __ATOMIC_RELEASE);
+  }
+}
+/// In the largest words that both addresses and the size allow: those that are waited for arrive
+/// whole.
+void copy(char* to, const char* from, std::size_t bytes) {
+  const std::uintptr_t all =
+      reinterpret_cast<std::uintptr_t>(to) | reinterpret_cast<std::uintptr_t>(from) | bytes;
+  if (all % 8 == 0) return copy_words<std::uint64_t>(to, from, bytes);
+  if (all % 4 == 0) return copy_words<std::uint32_t>(to, from, bytes);
+  if (all % 2 == 0) return copy_words<std::uint16_t>(to, from, bytes);
+  copy_words<std::uint8_t>(to, from, bytes);
+}
+
+void note_reading(const char* at, std::size_t bytes) {
+  __tsan_read_range(const_cast<char*>(at), bytes);
+}
+const char* source_at(const Transfer& t, std::size_t i) {
+  return t.source + static_cast<std::ptrdiff_t>(i) * t.source_stride;
+}
+char* dest_at(const Transfer& t, std::size_t i) {
+  return t.dest + static_cast<std::ptrdiff_t>(i) * t.dest_stride;
+}
+
+/// Who waits for a word that this write changes is ordered after the writer.
+void release_words(char* at, std::size_t bytes) {
+  const std::uintptr_t place = reinterpret_cast<std::uintptr_t>(at) | bytes;
+  const std::size_t step = place % 4 == 0 ? 4 : 2;
+  if (bytes > kMostFlagBytes || place % 2 != 0) return;
+  for (std::size_t i = 0; i < bytes; i += step) __tsan_release(at + i);
+}
+
+/// Atomic towards other atomics. It releases what comes before it, and acquires nothing.
+void carry_out(const Update& u) {
+  if (u.op != AmoOp::kSet) __tsan_release(u.word);
+#define GSHMEM_UPDATE(BITS)                                                     \
+  const auto operand = static_cast<std::uint##BITS##_t>(u.operand);             \
+  switch (u.op) {                                                               \
+    case AmoOp::kSet:                                                           \
+      __tsan_atomic##BITS##_store(u.word, operand, __ATOMIC_RELEASE);           \
+      break;                                                                    \
+    case AmoOp::kAnd:                                                           \
+      (void)__tsan_atomic##BITS##_fetch_and(u.word, operand, __ATOMIC_RELAXED); \
+      break;                                                                    \
+    case AmoOp::kOr:                                                            \
+      (void)__tsan_atomic##BITS##_fetch_or(u.word, operand, __ATOMIC_RELAXED);  \
+      break;                                                                    \
+    case AmoOp::kXor:                                                           \
+      (void)__tsan_atomic##BITS##_fetch_xor(u.word, operand, __ATOMIC_RELAXED); \
+      break;                                                                    \
+    default:                                                                    \
+      (void)__tsan_atomic##BITS##_fetch_add(u.word, operand, __ATOMIC_RELAXED); \
+  }
+  if (u.bytes == 8) {
+    GSHMEM_UPDATE(64)
+  } else {
+    GSHMEM_UPDATE(32)
+  }
+#undef GSHMEM_UPDATE
+}
+
+void carry_out(const Transfer& t, const char* buffer) {
+  for (std::size_t i = 0; i < t.count && t.bytes != 0; ++i) {
+    const char* const from = buffer ? buffer + i * t.bytes : source_at(t, i);
+    char* const to = dest_at(t, i);
+    if (!buffer) note_reading(from, t.bytes);
+    __tsan_write_range(to, t.bytes);
+    release_words(to, t.bytes);
+    copy(to, from, t.bytes);
+  }
+  if (t.signal)
+    carry_out(Update{t.state, t.pe, t.signal, sizeof(*t.signal), t.signal_op, t.signal_value});
+}
+
+/// Return addresses of the callers of the checker, innermost first, as far as frames are linked.
+int callers(void** frame, void** pcs) {
+  thread_local char* stack_end = nullptr;
+  if (!stack_end) {
+    pthread_attr_t attributes;
+    void* stack = nullptr;
+    std::size_t bytes = 0;
+    if (pthread_getattr_np(pthread_self(), &attributes) != 0) return 0;
+    (void)pthread_attr_getstack(&attributes, &stack, &bytes);
+    (void)pthread_attr_destroy(&attributes);
+    stack_end = static_cast<char*>(stack) + bytes;
+  }
+  int n = 0;
+  while (n < kFrames && reinterpret_cast<char*>(frame + 2) <= stack_end && frame[1] != nullptr) {
+    pcs[n++] = frame[1];
+    void** const next = static_cast<void**>(frame[0]);
+    if (next <= frame || reinterpret_cast<std::uintptr_t>(next) % sizeof(void*) != 0) break;
+    frame = next;
+  }
+  return n;
+}
+
+class FiberChecker final : public device::order::Checker {
+ public:
+  explicit FiberChecker(std::uint64_t seed) : random_(seed) {}
+
+  void put(const Transfer& t) override {
+    if (t.blocking) {
+      for (std::size_t i = 0; i < t.count; ++i) note_reading(source_at(t, i), t.bytes);
+    }
+    issue(Op::kPut, t, {t.state, t.pe, nullptr, 0, AmoOp::kSet, 0},
+          static_cast<void**>(__builtin_frame_address(0)));
+  }
+  void get(const Transfer& t) override {
+    if (!t.blocking)
+      return issue(Op::kGet, t, {t.state, t.pe, nullptr, 0, AmoOp::kSet, 0},
+                   static_cast<void**>(__builtin_frame_address(0)));
+    help();
+    carry_out(t, nullptr);
+  }
+  void update(const Update& update) override {
+    issue(Op::kUpdate,
+          {.state = update.state, .pe = update.pe, .dest = nullptr, .source = nullptr, .bytes = 0},
+          update, static_cast<void**>(__builtin_frame_address(0)));
+  }
+  void land(const Transfer& fetch) override {
+    issue(Op::kLand, fetch, {fetch.state, fetch.pe, nullptr, 0, AmoOp::kSet, 0},
+          static_cast<void**>(__builtin_frame_address(0)));
+  }
+
+  void fence(const DeviceState& state) override {
+    const Locked locked(lock_);
+    Context& context = context_of(state);
+    for (int pe = 0; pe < context.n_targets; ++pe) {
+      Target& target = context.targets[pe];
+      if (target.in_epoch) ++target.epoch;
+      target.in_epoch = false;
+    }
+  }
+
+  void quiet(const DeviceState& state, int pe) override {
+    const Locked locked(lock_);
+    complete(context_of(state), pe);
+  }
+
+  void finish(const DeviceState& state) override {
+    const Locked locked(lock_);
+    for (Context* context = contexts_; context; context = context->next) {
+      if (!context->key || context->heap != state.heap) continue;
+      complete(*context, -1);
+      for (unsigned i = 0; i < context->n_fibers; ++i) __tsan_destroy_fiber(context->fibers[i]);
+      n_fibers_ -= context->n_fibers;
+      context->n_fibers = context->n_free = 0;
+      context->key = nullptr;
+    }
+  }
+
+  /// A fence before it also orders it.
+  void before_fetch(const DeviceState& state, int pe) override {
+    help();
+    const Locked locked(lock_);
+    Context& context = context_of(state);
+    Target& target = context.targets[pe];
+    if (!target.dirty || target.epoch == 0) return;
+    while (Op* const op = first_before(context, pe, target.epoch)) deliver(context, op);
+    __tsan_acquire(&target.tags[(target.epoch + 1) % 2]);
+  }
+
+  std::uint64_t poll(const void* word, unsigned bytes) override {
+    help();
+    switch (bytes) {
+      case 2:
+        return __atomic_load_n(static_cast<const std::uint16_t*>(word), __ATOMIC_ACQUIRE);
+      case 4:
+        return __atomic_load_n(static_cast<const std::uint32_t*>(word), __ATOMIC_ACQUIRE);
+      default:
+        return __atomic_load_n(static_cast<const std::uint64_t*>(word), __ATOMIC_ACQUIRE);
+    }
+  }
+  void acquire(const void* word) override { __tsan_acquire(const_cast<void*>(word)); }
+
+  void join(const DeviceState& state) override {
+    char name[64];
+    (void)name_of("thread", state, name);
+    __tsan_set_fiber_name(__tsan_get_current_fiber(), name);
+  }
+
+ private:
+  /// The reports have it: whose thread or operation it is, and where the heaps are.
+  static int name_of(const char* what, const DeviceState& state, char (&name)[64]) {
+    const int slot = state.slots ? state.my_slot : state.my_pe - state.mapped_first;
+    const auto heap = reinterpret_cast<std::uintptr_t>(state.heap);
+    const auto stride = static_cast<std::uintptr_t>(state.stride);
+    return std::snprintf(name, sizeof(name), "%s of PE %d, heaps %lx+%lx", what, state.my_pe,
+                         heap - static_cast<std::uintptr_t>(slot) * stride, stride);
+  }
+
+  std::uint64_t draw() {  // splitmix64 (Steele, Lea and Flood, 2014)
+    std::uint64_t z = random_ += 0x9e3779b97f4a7c15u;
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+    return z ^ z >> 31;
+  }
+  unsigned draw(unsigned below) { return static_cast<unsigned>(draw() % below); }
+
+  /// The state itself of one that a handle is for, else the heap: programs may copy their PE's.
+  static const void* key_of(const DeviceState& state) {
+    const abi::ContextEntry* const entries = state.host_contexts;
+    for (std::uint32_t i = 0; entries && i < abi::kMaxContexts; ++i) {
+      const DeviceState* const each = __atomic_load_n(&entries[i].state, __ATOMIC_RELAXED);
+      if (!each) break;
+      if (each == &state) return each;
+    }
+    return state.heap;
+  }
+
+  Context& context_of(const DeviceState& state) {
+    const void* const key = key_of(state);
+    Context* unused = nullptr;
+    for (Context* context = contexts_; context; context = context->next) {
+      if (context->key == key) return *context;
+      if (!context->key && context->n_targets >= state.n_pes) unused = context;
+    }
+    if (!unused) {
+      unused = static_cast<Context*>(std::calloc(1, sizeof(Context)));
+      unused->n_targets = state.n_pes;
+      unused->targets =
+          static_cast<Target*>(std::calloc(static_cast<std::size_t>(state.n_pes), sizeof(Target)));
+      unused->next = contexts_;
+      contexts_ = unused;
+    }
+    unused->key = key;
+    unused->heap = state.heap;
+    return *unused;
+  }
+
+  void* take_fiber(Context& context, const DeviceState& state) {
+    if (context.n_free > 0) {
+      // It goes to the end of the free ones, which becomes the begin of the others.
+      return context.fibers[--context.n_free];
+    }
+    if (context.n_fibers == kMostFibers || (context.n_fibers > 0 && n_fibers_ >= kMostFibersOfAll))
+      return context.fibers[draw(context.n_fibers)];
+    void* const fiber = __tsan_create_fiber(0);
+    char name[64];
+    (void)name_of("operation", state, name);
+    __tsan_set_fiber_name(fiber, name);
+    ++n_fibers_;
+    return context.fibers[context.n_fibers++] = fiber;
+  }
+
+  Op* new_op() {
+    Op* op = unused_;
+    if (op) {
+      unused_ = op->next;
+    } else {
+      op = static_cast<Op*>(std::calloc(1, sizeof(Op)));
+    }
+    return op;
+  }
+
+  void issue(Op::Kind kind, const Transfer& transfer, const Update& update, void** frame) {
+    const Locked locked(lock_);
+    Context& context = context_of(*transfer.state);
+    Target& target = context.targets[transfer.pe];
+    target.dirty = target.in_epoch = true;
+    Op* const op = new_op();
+    op->kind = kind;
+    op->transfer = transfer;
+    op->update = update;
+    op->epoch = is_fenced(*op) ? target.epoch : 0;
+    op->n_frames = callers(frame, op->frames);
+    if (transfer.blocking) fill(*op);
+    op->fiber = take_fiber(context, *transfer.state);
+    void* const here = __tsan_get_current_fiber();
+    __tsan_switch_to_fiber(op->fiber, 0);  // it is after its issue
+    __tsan_switch_to_fiber(here, kNoSync);
+    op->next = nullptr;
+    Op** end = &context.late;
+    while (*end) end = &(*end)->next;
+    *end = op;
+    __atomic_store_n(&n_late_, n_late_ + 1, __ATOMIC_RELAXED);
+    if (++context.n_late > kMostLate) deliver_any(context, -1);
+  }
+
+  static void fill(Op& op) {
+    const Transfer& t = op.transfer;
+    const std::size_t bytes = t.bytes * t.count;
+    if (op.room < bytes) {
+      std::free(op.buffer);
+      op.buffer = static_cast<char*>(std::malloc(bytes));
+      op.room = bytes;
+    }
+    for (std::size_t i = 0; i < t.count && t.bytes != 0; ++i)
+      copy(op.buffer + i * t.bytes, source_at(t, i), t.bytes);
+  }
+
+  static bool is_fenced(const Op& op) { return op.kind == Op::kPut || op.kind == Op::kUpdate; }
+
+  /// The first operation that comes before an operation to `pe` of that epoch.
+  static Op* first_before(const Context& context, int pe, std::uint64_t epoch) {
+    for (Op* op = context.late; op; op = op->next) {
+      if (is_fenced(*op) && op->transfer.pe == pe && op->epoch < epoch) return op;
+    }
+    return nullptr;
+  }
+
+  /// One operation to `pe`, or to any: -1.
+  bool deliver_any(Context& context, int pe) {
+    unsigned count = 0;
+    for (const Op* op = context.late; op; op = op->next)
+      count += static_cast<unsigned>(pe < 0 || op->transfer.pe == pe);
+    if (count == 0) return false;
+    unsigned left = draw(count);
+    Op* op = context.late;
+    for (;; op = op->next) {
+      if (pe >= 0 && op->transfer.pe != pe) continue;
+      if (left-- == 0) break;
+    }
+    Op* const before = first_before(context, op->transfer.pe, op->epoch);
+    deliver(context, before ? before : op);
+    return true;
+  }
+
+  void deliver(Context& context, Op* op) {
+    Op** link = &context.late;
+    while (*link != op) link = &(*link)->next;
+    *link = op->next;
+    --context.n_late;
+    __atomic_store_n(&n_late_, n_late_ - 1, __ATOMIC_RELAXED);
+    Target& target = context.targets[op->transfer.pe];
+    void* const here = __tsan_get_current_fiber();
+    __tsan_switch_to_fiber(op->fiber, kNoSync);
+    for (int i = op->n_frames; i-- > 0;) __tsan_func_entry(op->frames[i]);
+    if (is_fenced(*op)) __tsan_acquire(&target.tags[(op->epoch + 1) % 2]);
+    if (op->kind == Op::kUpdate) {
+      carry_out(op->update);
+    } else {
+      carry_out(op->transfer, op->transfer.blocking ? op->buffer : nullptr);
+    }
+    __tsan_release(is_fenced(*op) ? &target.tags[op->epoch % 2] : &target.gets);
+    for (int i = 0; i < op->n_frames; ++i) __tsan_func_exit();
+    __tsan_switch_to_fiber(here, kNoSync);
+    op->next = unused_;
+    unused_ = op;
+  }
+
+  /// The calling thread is after everything to `pe`, or to all.
+  void complete(Context& context, int pe) {
+    while (deliver_any(context, pe)) {
+    }
+    for (int at = pe < 0 ? 0 : pe; at < (pe < 0 ? context.n_targets : pe + 1); ++at) {
+      Target& target = context.targets[at];
+      if (!target.dirty) continue;
+      __tsan_acquire(&target.tags[0]);
+      __tsan_acquire(&target.tags[1]);
+      __tsan_acquire(&target.gets);
+      target.dirty = target.in_epoch = false;
+      ++target.epoch;
+    }
+    if (pe < 0) context.n_free = context.n_fibers;
+  }
+
+  /// A thread that waits carries out what others have issued, or nobody might.
+  void help() {
+    if (__atomic_load_n(&n_late_, __ATOMIC_RELAXED) == 0) return;
+    const Locked locked(lock_);
+    if (draw(kHelpEvery) != 0) return;
+    for (int round = 0; round < 2; ++round) {
+      if (!turn_) turn_ = contexts_;
+      while (turn_) {
+        Context& context = *turn_;
+        turn_ = turn_->next;
+        if (context.late) return void(deliver_any(context, -1));
+      }
+    }
+  }
+
+  static constexpr unsigned kHelpEvery = 4;
+  SpinLock lock_;  ///< of all below
+  std::uint64_t random_;
+  Context* contexts_ = nullptr;
+  Context* turn_ = nullptr;
+  Op* unused_ = nullptr;
+  unsigned n_late_ = 0, n_fibers_ = 0;
+};
+
+FiberChecker* checker = nullptr;
+
+}  // namespace
+
+void order_check_start(std::uint64_t seed) {
+  static SpinLock starting;
+  const Locked locked(starting);
+  if (!checker) __atomic_store_n(&checker, new FiberChecker(seed), __ATOMIC_RELEASE);
+}
+
+}  // namespace gshmem
+
+gshmem::device::order::Checker* gshmemi_order_checker() {
+  return __atomic_load_n(&gshmem::checker, __ATOMIC_ACQUIRE);
+}
