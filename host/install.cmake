@@ -47,6 +47,12 @@ if(TARGET gshmem-info)
   install(TARGETS gshmem-info RUNTIME COMPONENT tools)
 endif()
 
+if(GSHMEM_SANITIZE STREQUAL "thread")
+  set_target_properties(gshmem-check-main PROPERTIES INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
+  install(TARGETS gshmem-check-main)
+  install(PROGRAMS ${CMAKE_CURRENT_LIST_DIR}/tools/check/gshmem-check DESTINATION ${CMAKE_INSTALL_BINDIR})
+endif()
+
 set(gshmem_config_folder ${CMAKE_INSTALL_LIBDIR}/cmake/gshmem)
 configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/gshmem-config.cmake.in
   ${PROJECT_BINARY_DIR}/gshmem-config.cmake INSTALL_DESTINATION ${gshmem_config_folder})

@@ -1,0 +1,37 @@
+"""gshmem-check names both lines of a mistake, and nothing else: reports.py CHECK PROGRAM SOURCE."""
+import json
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+check, program, source = sys.argv[1:]
+lines = pathlib.Path(source).read_text().splitlines()
+
+
+def check_program(mistake, seed):
+    """Its exit status, its text and what it writes as JSON."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = pathlib.Path(folder) / "findings.json"
+        run = subprocess.run([sys.executable, check, "--json", str(file), "--seed", str(seed), program, mistake],
+                             capture_output=True, text=True, timeout=300)
+        return run.returncode, run.stdout, run.stderr, json.loads(file.read_text())
+
+
+for mistake in ("signal", "source", "get", "kernel"):
+    status, _, text, report = check_program(mistake, 1)
+    wanted = {number: found[1] for number, line in enumerate(lines, 1) if (found := re.search(rf"// {mistake}: (.+)$", line))}
+    assert len(wanted) == 2 and status == 1, (mistake, status, text)
+    for finding in report["findings"]:
+        assert {access["line"] for access in finding["accesses"]} == set(wanted), (mistake, text)
+    for number, word in wanted.items():
+        named = [line for line in text.splitlines() if line.endswith(f"wrong.cpp:{number}")]
+        assert named and all(word in line for line in named), (mistake, word, text)
+for mistake, ignored in (("fence", False), ("ignored", True), ("none", False)):
+    status, _, text, report = check_program(mistake, 1)
+    assert status == 0 and not report["findings"] and (report["ignored"] > 0) == ignored, (mistake, status, text)
+# What is not ordered also goes wrong: the get has not arrived.
+outputs = [check_program("get", seed)[1] for seed in (1, 2)]
+assert outputs == ["early: 0\n"] * 2, outputs
+print("the reports name their lines")

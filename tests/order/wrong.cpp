@@ -1,0 +1,65 @@
+// Programs whose mistakes gshmem-check names; a comment at a line says which word of its report is
+// there. Without a mistake: "fence". What a comment of the program ignores: "ignored".
+#include <gshmem/gshmem.hpp>
+
+#include <cstdio>
+#include <cstring>
+#include <string>
+
+namespace {
+
+constexpr std::size_t kBytes = 16384;
+
+struct Copy {
+  GSHMEM_FN void operator()(gshmem::LaunchContext ctx, char* dest, const char* source,
+                            std::uint64_t* signal) const {
+    const gshmem::Block block = ctx.block();
+    if (ctx.my_pe() == 0) {
+      ctx.put_nbi(block, dest, source, kBytes, 1);  // kernel: put_nbi
+      if (block.thread_rank() == 0) ctx.signal({signal, 1}, 1);
+    } else {
+      if (block.thread_rank() == 0) ctx.signal_wait_until(signal, gshmem::Cmp::kEq, 1);
+      block.sync();
+      dest[block.thread_rank()] += 1;  // kernel: PE 1
+    }
+  }
+};
+
+void run(const gshmem::Runtime& runtime, const std::string& mistake) {
+  const bool sends = runtime.my_pe() == 0;
+  gshmem::SymmetricArray<char> source(kBytes), dest(kBytes);
+  gshmem::SymmetricArray<std::uint64_t> signal(1);
+  char* const to = dest.data();
+  gshmem_barrier_all();
+  if (mistake == "kernel") {
+    gshmem::launch({.blocks = 1, .threads = 2}, Copy{}, to, source.data(), signal.data());
+  } else if (mistake == "signal" || mistake == "fence") {
+    if (sends) {
+      gshmem_putmem_nbi(to, source.data(), kBytes, 1);  // signal: gshmem_putmem_nbi
+      if (mistake == "fence") gshmem_fence();
+      gshmemx_signal_op(signal.data(), 1, GSHMEM_SIGNAL_SET, 1);
+    } else {
+      gshmem_signal_wait_until(signal.data(), GSHMEM_CMP_EQ, 1);
+      if (to[100] != 0) std::printf("wrong\n");  // signal: PE 1
+    }
+  } else if (sends && mistake == "source") {
+    gshmem_putmem_nbi(to, source.data(), kBytes, 1);  // source: gshmem_putmem_nbi
+    source.data()[5] = 1;                             // source: PE 0
+  } else if (sends && mistake == "get") {
+    source.data()[5] = 1;
+    gshmem_getmem_nbi(to, source.data(), kBytes, 0);  // get: gshmem_getmem_nbi
+    std::printf("early: %d\n", to[5]);                // get: PE 0
+  } else if (sends && mistake == "ignored") {
+    gshmem_getmem_nbi(to, source.data(), kBytes, 1);
+    // gshmem-check: ignore, what is read here does not matter
+    if (to[5] != 0) std::printf("wrong\n");
+  }
+  gshmem_quiet();
+  gshmem_barrier_all();
+}
+
+}  // namespace
+
+int main(int, char** argv) {
+  gshmem::run_threads(2, [&](const gshmem::Runtime& runtime) { run(runtime, argv[1]); });
+}
