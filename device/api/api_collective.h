@@ -162,7 +162,7 @@ GSHMEM_FN int reduction(const Caller& call, Coop coop, int handle, T* dest, cons
                         std::size_t nelems) {
   static_assert(sizeof(Word<T>) == sizeof(T));
   return reduction_by<kKind, Word<T>>(call, coop, handle, dest, source, nelems, kOp,
-                                      element_type<T>(), reducer_of<kOp, T>());
+                                      element_type<Reduced<T>>(), reducer_of<kOp, Reduced<T>>());
 }
 #define GSHMEM_API_REDUCTION(NAME, KIND, OP)                                                \
   template <class T, class Coop>                                                            \

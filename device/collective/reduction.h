@@ -17,6 +17,13 @@ template <class T>
 inline constexpr bool kIsComplex =
     std::is_same_v<T, gshmem_complexf_t> || std::is_same_v<T, gshmem_complexd_t>;
 
+/// The element type of the library that stands for T: a complex number of C, C++ or a class of that
+/// shape is reduced as the library's own.
+template <class T>
+using Reduced = std::conditional_t<
+    gshmem::detail::kIsComplexOf<T, float>, gshmem_complexf_t,
+    std::conditional_t<gshmem::detail::kIsComplexOf<T, double>, gshmem_complexd_t, T>>;
+
 /// Sums and products of integers wrap. If one operand is NaN, a minimum or maximum is that or the
 /// other operand. Maxloc takes the pair with the larger x; of pairs with equal x that with the
 /// smaller y.

@@ -3,6 +3,7 @@
 // CMakeLists.txt lists the formats. A program links one of them with its own code by nvJitLink or
 // nvlink, loads the result, and calls gshmemx_cumodule_init or gshmemx_culibrary_init.
 // docs/guide.md explains how to link it.
+#define GSHMEM_PLAIN_COMPLEX
 #include <gshmem/constants.h>
 #include <gshmem/types.h>
 

@@ -26,14 +26,32 @@ typedef struct __attribute__((aligned(16))) gshmem_double2 {
 } gshmem_double2_t;
 #endif
 
-/// Complex numbers with the layout of C's float _Complex and double _Complex: real and imaginary
-/// part.
+/// Complex numbers: C's own, and in C++ the same bytes. A call takes them by the pointer types,
+/// which in C++ are made from pointers to C's and to the standard library's numbers, too.
+/// (GSHMEM_PLAIN_COMPLEX: they are plain pointers, for functions that other languages call.)
+#if defined(__cplusplus)
+#include "complex.hpp"
 typedef struct gshmem_complexf {
   float re, im;
 } gshmem_complexf_t;
 typedef struct gshmem_complexd {
   double re, im;
 } gshmem_complexd_t;
+#else
+typedef float _Complex gshmem_complexf_t;
+typedef double _Complex gshmem_complexd_t;
+#endif
+#if defined(__cplusplus) && !defined(GSHMEM_PLAIN_COMPLEX)
+typedef gshmem::detail::ComplexPointer<gshmem_complexf_t, float> gshmem_complexf_dest_t;
+typedef gshmem::detail::ComplexPointer<gshmem_complexd_t, double> gshmem_complexd_dest_t;
+typedef gshmem::detail::ComplexPointer<const gshmem_complexf_t, float> gshmem_complexf_source_t;
+typedef gshmem::detail::ComplexPointer<const gshmem_complexd_t, double> gshmem_complexd_source_t;
+#else
+typedef gshmem_complexf_t* gshmem_complexf_dest_t;
+typedef gshmem_complexd_t* gshmem_complexd_dest_t;
+typedef const gshmem_complexf_t* gshmem_complexf_source_t;
+typedef const gshmem_complexd_t* gshmem_complexd_source_t;
+#endif
 
 /// A team of PEs (OpenSHMEM 1.5, section 9.4): one of gshmem_predefined_team, or a result of
 /// gshmem_team_split_strided and _2d.

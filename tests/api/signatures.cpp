@@ -225,8 +225,10 @@ OURS(_collectmem, int (*)(int, void*, const void*, size_t));
 OURS(_float_alltoalls, int (*)(int, float*, const float*, ptrdiff_t, ptrdiff_t, size_t));
 OURS(_alltoallsmem, int (*)(int, void*, const void*, ptrdiff_t, ptrdiff_t, size_t));
 OURS(_size_sum_inscan, int (*)(int, size_t*, const size_t*, size_t));
-OURS(_complexd_sum_exscan, int (*)(int, gshmem_complexd_t*, const gshmem_complexd_t*, size_t));
-OURS(_complexf_prod_reduce, int (*)(int, gshmem_complexf_t*, const gshmem_complexf_t*, size_t));
+OURS(_complexd_sum_exscan, int (*)(int, gshmem_complexd_dest_t, gshmem_complexd_source_t, size_t));
+OURS(_complexf_prod_reduce, int (*)(int, gshmem_complexf_dest_t, gshmem_complexf_source_t, size_t));
+static_assert(std::is_trivially_copyable_v<gshmem_complexd_dest_t> &&
+              sizeof(gshmem_complexd_dest_t) == sizeof(void*));
 SAME(x_half_max_reduce_warp, int (*)(int, gshmem_half_t*, const gshmem_half_t*, size_t));
 
 // 9.10 Point-to-point synchronization

@@ -5,6 +5,11 @@
 #include <float.h>
 #include <stdio.h>
 #include <string.h>
+#if defined(__cplusplus)
+#include <complex>
+#else
+#include <complex.h>
+#endif
 
 enum { kBytes = 1024, kUntouched = 0xee };
 
@@ -220,7 +225,7 @@ COLLECT(longdouble, long double)
   expect(gshmem_##OP(GSHMEM_TEAM_WORLD, to, from, 2) == 0, #OP, #T);                   \
   {                                                                                    \
     T sum, value;                                                                      \
-    memset(&sum, 0, sizeof(sum));                                                      \
+    memset((void*)&sum, 0, sizeof(sum));                                               \
     for (int pe = FIRST; pe < LAST; ++pe) {                                            \
       value = VALUE;                                                                   \
       if (pe == FIRST) {                                                               \
@@ -275,17 +280,21 @@ static const gshmem_bfloat16_t two_of_gshmem_bfloat16_t = {0x4000}, none_of_gshm
 
 REDUCE(longdouble, long double, REDUCE_NUM(long double))
 
-#define COMPLEX(T) (pe == 0 ? one_of_##T : other_of_##T)
-static const gshmem_complexf_t one_of_gshmem_complexf_t = {2, -1},
-                               other_of_gshmem_complexf_t = {1, 3};
-static const gshmem_complexd_t one_of_gshmem_complexd_t = {2, -1},
-                               other_of_gshmem_complexd_t = {1, 3};
-#define SUMS_OF_COMPLEX(T)                                                       \
-  SUMS(T, COMPLEX(T), sum.re += value.re; sum.im += value.im, const T old = sum; \
-       sum.re = old.re * value.re - old.im * value.im;                           \
-       sum.im = old.re * value.im + old.im * value.re)
-REDUCE(complexf, gshmem_complexf_t, SUMS_OF_COMPLEX(gshmem_complexf_t))
-REDUCE(complexd, gshmem_complexd_t, SUMS_OF_COMPLEX(gshmem_complexd_t))
+/* C's own complex numbers; in C++ the standard library's, and C's where the compiler has them. */
+#if defined(__cplusplus)
+#define COMPLEX(T) (pe == 0 ? T{2, -1} : T{1, 3})
+typedef std::complex<float> ComplexFloat;
+typedef std::complex<double> ComplexDouble;
+__extension__ typedef double _Complex ComplexOfC;
+#else
+#define COMPLEX(T) (pe == 0 ? (T)(2 - I) : (T)(1 + 3 * I))
+typedef float _Complex ComplexFloat;
+typedef double _Complex ComplexDouble, ComplexOfC;
+#endif
+#define REDUCE_COMPLEX(NAME, T) REDUCE(NAME, T, SUMS(T, COMPLEX(T), sum += value, sum *= value))
+REDUCE_COMPLEX(complexf, ComplexFloat)
+REDUCE_COMPLEX(complexd, ComplexDouble)
+REDUCE_COMPLEX(complex_of_c, ComplexOfC)
 
 int main(void) {
   gshmem_init();
@@ -312,6 +321,7 @@ int main(void) {
   reduce_longdouble();
   reduce_complexf();
   reduce_complexd();
+  reduce_complex_of_c();
 
   gshmem_ctx_destroy(ctx);
   gshmem_finalize();

@@ -31,6 +31,8 @@ template <class Result, class First, class... More>
 constexpr std::size_t unit_of(Result (*)(First, More...)) {
   if constexpr (std::is_pointer_v<First>) {
     return size_of_pointee<First>();
+  } else if constexpr (std::is_class_v<First>) {  // of complex numbers
+    return size_of_pointee<decltype(First::at)>();
   } else {
     return unit_of(static_cast<Result (*)(More...)>(nullptr));
   }
