@@ -68,8 +68,13 @@ struct Symmetric : Memory {
   GSHMEM_FN bool good(const State& state, const char* call) const {
     if (n.count == 0) return true;
     if (!is_fit(state, call)) return false;
-    return is_symmetric(state, p, n.bytes()) ||
-           bad_argument(state, call, name, abi::Rule::kSymmetric, as_value(p), n.bytes());
+    if (!is_symmetric(state, p, n.bytes()))
+      return bad_argument(state, call, name, abi::Rule::kSymmetric, as_value(p), n.bytes());
+#if !defined(__CUDA_ARCH__)
+    if (HostChecks* checks = gshmemi_ambient()->checks)
+      return checks->is_one_allocation(state, call, name, p, n.bytes());
+#endif
+    return true;
   }
 };
 /// Any memory of the caller: only null can be detected as invalid.

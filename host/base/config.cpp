@@ -184,12 +184,23 @@ bool parse_bool(const Variable& v, std::string_view text) {
   bad_value(v, text);
 }
 
-std::size_t parse_choice(const Variable& v, std::string_view text) {
+/// A choice of on and off takes the words of a variable that is true or false, too.
+std::string_view as_switch(const Variable& v, std::string_view text) {
+  if (v.names.find("kOn") == std::string_view::npos) return text;
+  for (const char* word : {"1", "yes", "true"})
+    if (same_word(text, word)) return "on";
+  for (const char* word : {"0", "no", "false"})
+    if (same_word(text, word)) return "off";
+  return text;
+}
+
+std::size_t parse_choice(const Variable& v, std::string_view given) {
+  const std::string_view text = as_switch(v, given);
   std::size_t index = 0;
   for (; !same_word(text, choice_word(v.names, index)); ++index) {
-    if (choice_word(v.names, index).empty()) bad_value(v, text);
+    if (choice_word(v.names, index).empty()) bad_value(v, given);
   }
-  if (text.empty()) bad_value(v, text);
+  if (text.empty()) bad_value(v, given);
   return index;
 }
 

@@ -2,6 +2,9 @@
 
 #include "host/base/error.h"
 #include "host/base/log.h"
+#include "host/runtime/pe.h"
+
+#include <new>
 
 namespace gshmem {
 
@@ -13,6 +16,24 @@ std::string no_team_text(const char* call, const char* argument) {
 
 void HostChecks::tell_no_team(const char* call, const char* argument) noexcept {
   GSHMEM_LOG_LIMITED(LogLevel::kWarn, "%s", no_team_text(call, argument).c_str());
+}
+
+/// Registered memory is beyond the heap. The state may be another PE's, whose heap is not known.
+bool HostChecks::is_one_allocation(const abi::DeviceState& state, const char* call,
+                                   const char* argument, const void* p,
+                                   std::size_t bytes) noexcept {
+  if (!allocations_ || state.heap != pe_.state().heap) return true;
+  if (static_cast<const char*>(p) >= state.heap + state.heap_bytes) return true;
+  try {
+    const std::string wrong = pe_.heap().complaint(p, bytes);
+    if (wrong.empty()) return true;
+    pe_.raise(Error(GSHMEMX_ERROR_INVALID_VALUE,
+                    strprintf("%s: argument %s = %p (%zu bytes): %s (GSHMEM_CHECK)", call, argument,
+                              p, bytes, wrong.c_str())));
+  } catch (const std::bad_alloc&) {
+    return true;
+  }
+  return false;
 }
 
 }  // namespace gshmem

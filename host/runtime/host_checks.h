@@ -8,12 +8,24 @@
 
 namespace gshmem {
 
+class Pe;
+
 /// Returns the text for a call with GSHMEM_TEAM_INVALID, which is a valid result of other calls.
 [[nodiscard]] std::string no_team_text(const char* call, const char* argument);
 
 class HostChecks final : public device::HostChecks {
  public:
+  explicit HostChecks(Pe& pe) : pe_(pe) {}
+  /// From now on allocations are looked at (GSHMEM_CHECK).
+  void check_allocations() noexcept { allocations_ = true; }
+
   void tell_no_team(const char* call, const char* argument) noexcept override;
+  bool is_one_allocation(const abi::DeviceState& state, const char* call, const char* argument,
+                         const void* p, std::size_t bytes) noexcept override;
+
+ private:
+  Pe& pe_;
+  bool allocations_ = false;
 };
 
 }  // namespace gshmem

@@ -216,7 +216,7 @@ void Pe::agree_on_mode() {
 }
 
 void Pe::start_order_check() {
-  if (options_.config.check == CheckChoice::kOff) return;
+  if (options_.config.check != CheckChoice::kOrder) return;
   constexpr gshmemx_status kNot = GSHMEMX_ERROR_NOT_SUPPORTED;
 #if defined(GSHMEM_HAS_ORDER_CHECK)
   require(!gpu_, kNot, "GSHMEM_CHECK=order: in CPU mode alone; set GSHMEM_DEVICE=cpu");
@@ -253,6 +253,9 @@ void Pe::make_memory() {
         faults_.require_running();
         GSHMEM_ORDER(checker->quiet(state_, -1);)  // such calls are barriers, too
       });
+  const CheckChoice check = options_.config.check;
+  if (check == CheckChoice::kOn || (check != CheckChoice::kOff && !gpu_))
+    checks_.check_allocations();
   make_registered();
   if (!gpu_) host_control_ = std::make_unique<abi::Control>();
 

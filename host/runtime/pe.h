@@ -201,7 +201,7 @@ class Pe {
   std::unique_ptr<RegisteredMemory> registered_;
   UserBuffers buffers_;
   device::Region region_;
-  HostChecks checks_;
+  HostChecks checks_{*this};
   Network network_;
   std::unique_ptr<ContextTable> contexts_;
   std::unique_ptr<Teams> teams_;

@@ -80,6 +80,7 @@ void* SymmetricHeap::room_for(const char* call, std::size_t bytes, std::size_t a
     require(alignment <= memory_.alignment, GSHMEMX_ERROR_OUT_OF_MEMORY,
             strprintf("argument alignment = %zu is larger than that of the heap, %lu", alignment,
                       memory_.alignment));
+    const std::lock_guard change(blocks_mutex_);
     return at(allocator_.allocate(bytes, alignment));
   } catch (const Error& error) {
     GSHMEM_WARN("%s: %s; raise GSHMEM_SYMMETRIC_SIZE", call, error.what());
@@ -99,6 +100,7 @@ void SymmetricHeap::free(const char* call, void* ptr) {
   const std::uint64_t offset = offset_of(call, ptr);
   (void)size_of(call, ptr, offset);  // before any PE waits: a bad address is this PE's error alone
   agree(call, 0, offset);            // this is also the barrier that the specification requires
+  const std::lock_guard change(blocks_mutex_);
   allocator_.free(offset);
 }
 
@@ -112,13 +114,47 @@ void* SymmetricHeap::reallocate(const char* call, void* ptr, std::size_t bytes) 
   const std::uint64_t offset = offset_of(call, ptr);
   const std::uint64_t old_bytes = size_of(call, ptr, offset);
   agree(call, bytes, offset);
-  if (bytes <= capacity() && allocator_.reallocate(offset, bytes)) return ptr;
+  {
+    const std::lock_guard change(blocks_mutex_);
+    if (bytes <= capacity() && allocator_.reallocate(offset, bytes)) return ptr;
+  }
   void* const moved = room_for(call, bytes, OffsetAllocator::kGranularity);
   if (!moved) return nullptr;
   copy(moved, ptr, old_bytes);
   named(call, [&] { ranks_.barrier(); });
+  const std::lock_guard change(blocks_mutex_);
   allocator_.free(offset);
   return moved;
+}
+
+std::string SymmetricHeap::complaint(const void* p, std::uint64_t bytes) const {
+  using State = OffsetAllocator::State;
+  const auto first = static_cast<std::uint64_t>(static_cast<const char*>(p) - at(0));
+  const std::shared_lock reading(blocks_mutex_);
+  const auto block = allocator_.containing(first);
+  if (!block) return "";
+  const auto name_of = [](const OffsetAllocator::Block& one) {
+    return strprintf("the allocation of %s at offset %lu", size_text(one.requested_bytes).c_str(),
+                     one.offset);
+  };
+  const std::uint64_t end = first + bytes;
+  std::uint64_t next = block->offset + block->reserved_bytes;
+  std::string text;
+  if (block->state == State::kUsed) {
+    const std::uint64_t last = block->offset + block->requested_bytes;
+    if (end <= last) return "";
+    text = first < last ? strprintf("%lu bytes leave %s", end - last, name_of(*block).c_str())
+                        : "it begins behind " + name_of(*block);
+  } else {
+    text = strprintf("it begins at offset %lu, where nothing is allocated", first);
+  }
+  while (next < end) {
+    const auto other = allocator_.containing(next);
+    if (!other) break;
+    if (other->state == State::kUsed) return text + "; it meets " + name_of(*other);
+    next = other->offset + other->reserved_bytes;
+  }
+  return text;
 }
 
 void SymmetricHeap::copy(void* dst, const void* src, std::size_t bytes) {

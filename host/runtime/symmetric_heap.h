@@ -11,6 +11,8 @@
 #include <cstdint>
 #include <functional>
 #include <mutex>
+#include <shared_mutex>
+#include <string>
 
 namespace gshmem {
 
@@ -38,6 +40,10 @@ class SymmetricHeap {
 
   [[nodiscard]] std::uint64_t capacity() const { return allocator_.capacity(); }
 
+  /// Empty where [p, p + bytes), which is in the heap, belongs to one allocation; else what is
+  /// wrong with it. Threads: any, also while others are in collective calls.
+  [[nodiscard]] std::string complaint(const void* p, std::uint64_t bytes) const;
+
  private:
   void agree(const char* call, std::uint64_t size, std::uint64_t alignment);
   [[nodiscard]] std::uint64_t size_of(const char* call, const void* ptr,
@@ -52,7 +58,8 @@ class SymmetricHeap {
   Collectives& ranks_;
   const std::function<void()> require_running_;
   OffsetAllocator allocator_;
-  std::mutex mutex_;
+  std::mutex mutex_;                        ///< one collective call at a time
+  mutable std::shared_mutex blocks_mutex_;  ///< of changes by such a call, and of complaint()
 };
 
 }  // namespace gshmem

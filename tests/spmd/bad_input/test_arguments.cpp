@@ -67,6 +67,26 @@ TEST_CASE("what_is_no_member_of_the_team_of_a_context_is_a_fault") {
   });
 }
 
+TEST_CASE("what_leaves_its_allocation_is_a_fault_that_names_it_and_the_next_one") {
+  const auto leave = [](std::uint64_t* words) {
+    const std::uint64_t zeros[20]{};
+    if (!gshmem_malloc(40)) throw std::runtime_error("no memory");
+    gshmem_uint64_put(words, zeros, 20, 1);
+  };
+  expect(kInvalid,
+         {"gshmem_uint64_put: argument dest = 0x", "(160 bytes): 32 bytes leave the allocation of ",
+          "128 bytes at offset 0; it meets the allocation of 40 bytes at offset 128"},
+         leave);
+  expect(0, {}, leave, {{"GSHMEM_CHECK", "0"}});
+  expect(kInvalid, {"gshmem_uint64_g:", "it begins at offset 128, where nothing is allocated"},
+         [](std::uint64_t* words) { (void)gshmem_uint64_g(words + 16, 1); });
+  expect(kInvalid, {"gshmem_uint64_atomic_fetch:", "begins behind the allocation of 40 bytes"},
+         [](std::uint64_t*) {
+           auto* const five = static_cast<std::uint64_t*>(gshmem_malloc(40));
+           (void)gshmem_uint64_atomic_fetch(five + 5, 1);
+         });
+}
+
 TEST_CASE("pe_out_of_range_is_a_fault") {
   std::uint64_t one = 1;
   expect(kInvalid, {"gshmem_uint64_put:", "pe = -1", "[0, 2)"},
