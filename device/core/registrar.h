@@ -8,12 +8,23 @@
 
 #if !defined(__CUDACC_RTC__)
 extern "C" {
+/// A unit's CUDA runtime, as collective launches use it. Returned numbers are a cudaError_t, and
+/// structs are CUDA's.
+struct gshmemi_cuda {
+  int (*knows)(const void* func);  ///< 0: a kernel of this runtime
+  int (*device)(int* device);
+  int (*attribute)(int* value, int attribute, int device);
+  int (*blocks)(int* blocks, const void* func, int threads, unsigned long shared_bytes);
+  int (*launch)(const void* config, const void* func, void** args);
+  const char* (*forget)(int error);  ///< its text; the runtime's last error is none from now on
+};
 /// A translation unit with kernels. New members are only added at its end.
 struct gshmemi_unit {
   /// Copies `bytes` bytes into this unit's device state on the current GPU; 0 or a cudaError_t.
   int (*upload)(const void* state, unsigned long bytes);
   unsigned long state_bytes;  ///< size of its device state
   unsigned abi;               ///< kStateAbi of its headers
+  const struct gshmemi_cuda* cuda = nullptr;
 };
 /// Adds a unit; PEs of this process that are initialized already upload their state at once.
 __attribute__((visibility("default"))) void gshmemi_register_unit(const struct gshmemi_unit* unit);
@@ -39,9 +50,34 @@ int gshmemi_upload_state(const void* state, unsigned long bytes) {
   return static_cast<int>(error);
 }
 
+const gshmemi_cuda gshmemi_cuda_of_unit{
+    [](const void* func) {
+      cudaFuncAttributes attributes;
+      const cudaError_t error = cudaFuncGetAttributes(&attributes, func);
+      if (error != cudaSuccess) (void)cudaGetLastError();
+      return static_cast<int>(error);
+    },
+    [](int* device) { return static_cast<int>(cudaGetDevice(device)); },
+    [](int* value, int attribute, int device) {
+      return static_cast<int>(
+          cudaDeviceGetAttribute(value, static_cast<cudaDeviceAttr>(attribute), device));
+    },
+    [](int* blocks, const void* func, int threads, unsigned long shared_bytes) {
+      return static_cast<int>(
+          cudaOccupancyMaxActiveBlocksPerMultiprocessor(blocks, func, threads, shared_bytes));
+    },
+    [](const void* config, const void* func, void** args) {
+      return static_cast<int>(
+          cudaLaunchKernelExC(static_cast<const cudaLaunchConfig_t*>(config), func, args));
+    },
+    [](int error) {
+      (void)cudaGetLastError();
+      return cudaGetErrorString(static_cast<cudaError_t>(error));
+    }};
+
 struct GshmemRegistrar {
-  gshmemi_unit unit{&gshmemi_upload_state, sizeof(gshmem::abi::DeviceState),
-                    gshmem::abi::kStateAbi};
+  gshmemi_unit unit{&gshmemi_upload_state, sizeof(gshmem::abi::DeviceState), gshmem::abi::kStateAbi,
+                    &gshmemi_cuda_of_unit};
   GshmemRegistrar() { gshmemi_register_unit(&unit); }
   ~GshmemRegistrar() { gshmemi_unregister_unit(&unit); }
 };

@@ -311,6 +311,17 @@ bool process_has_kernels() noexcept {
   return !p.units.empty();
 }
 
+const gshmemi_cuda* process_cuda_of(const void* func) {
+  Process& p = process();
+  std::unique_lock lock(p.mutex);
+  const std::vector<const gshmemi_unit*> units = p.units;
+  lock.unlock();
+  for (const gshmemi_unit* unit : units) {
+    if (unit->cuda && unit->cuda->knows(func) == 0) return unit->cuda;
+  }
+  return nullptr;
+}
+
 bool process_is_by_nvshmem() noexcept {
   Process& p = process();
   const std::lock_guard lock(p.mutex);

@@ -3,6 +3,8 @@
 // a parameter.
 #pragma once
 
+#include <gshmem/device/core/registrar.h>
+
 #include "host/runtime/pe.h"
 
 #include <memory>
@@ -29,6 +31,8 @@ struct ForkedFrom {
 
 /// Have units with kernels registered?
 [[nodiscard]] bool process_has_kernels() noexcept;
+/// The CUDA runtime that knows the kernel `func`, of the units that have registered; null = none.
+[[nodiscard]] const gshmemi_cuda* process_cuda_of(const void* func);
 /// Was init called by NVSHMEM's name (gshmemi_by_nvshmem)?
 [[nodiscard]] bool process_is_by_nvshmem() noexcept;
 

@@ -41,11 +41,11 @@ OWN_X = ("set_attr_thread_args thread_world_create thread_world_destroy pe_handl
          "last_fault qp_destroy").split()
 # NVSHMEM's other names for the same.
 NVSHMEM_X = "hostlib_init_attr hostlib_finalize".split()
-# C++ only, compiled into the program.
+# Declared where CUDA's headers are.
 LAUNCH_X = ["collective_launch", "collective_launch_attr", "collective_launch_query_gridsize"]
 # What headers and programs need of the library, and no user calls.
 INTERNAL = ("gshmemi_ambient gshmemi_host_fault gshmemi_register_unit gshmemi_unregister_unit "
-            "gshmemi_abi_number gshmemi_agree_status gshmemi_by_nvshmem gshmemi_pes_on_gpu "
+            "gshmemi_abi_number gshmemi_agree_status gshmemi_by_nvshmem "
             "gshmemi_enter_gpu gshmemi_leave_gpu gshmemi_launch_on_host gshmemi_run_threads").split()
 
 

@@ -1,7 +1,5 @@
-// Launches: which GPU they use, and which are refused.
+// Launches: whose GPU they are on, and which are refused.
 #include "tests/spmd/spmd.h"
-
-#include <cstring>
 
 using namespace gshmem;
 using namespace gshmem::spmd;
@@ -18,11 +16,8 @@ struct PeOfKernel {
 #if defined(__CUDACC__)
 __global__ void do_nothing() {}
 
-/// A collective launch of that block is an error on all PEs, with `text`.
-void refused(Pe& pe, const void* func, dim3 block, const char* text) {
-  collective_launch::Outcome outcome;
-  (void)collective_launch::largest_grid(&outcome, func, block, 0);
-  SPMD_CHECK(pe, std::strstr(outcome.why, text) != nullptr);
+/// A collective launch of that block is an error on all PEs.
+void refused(Pe& pe, const void* func, dim3 block) {
   constexpr int kInvalid = GSHMEMX_ERROR_INVALID_VALUE;
   int grid = 77;
   SPMD_EQ(pe, gshmemx_collective_launch(func, 1, block, nullptr, 0, nullptr), kInvalid);
@@ -33,12 +28,12 @@ void refused(Pe& pe, const void* func, dim3 block, const char* text) {
 
 }  // namespace
 
-SPMD_TEST(wrong_collective_launches_are_errors_that_name_the_argument) {
+SPMD_TEST(wrong_collective_launches_are_errors_on_all_pes) {
 #if defined(__CUDACC__)
   const void* const kernel = reinterpret_cast<const void*>(do_nothing);
-  refused(pe, nullptr, 32, "argument func is null");
-  refused(pe, kernel, 0, "argument blockDims = (0, 1, 1) is 0 threads");
-  refused(pe, kernel, {32, 33, 1}, "argument blockDims = (32, 33, 1) is 1056 threads");
+  refused(pe, nullptr, 32);
+  refused(pe, kernel, 0);
+  refused(pe, kernel, {32, 33, 1});
   SPMD_EQ(pe, gshmemx_collective_launch_query_gridsize(kernel, 32, nullptr, 0, nullptr),
           static_cast<int>(GSHMEMX_ERROR_INVALID_VALUE));
   gshmemx_collective_launch_attr_t attr{};

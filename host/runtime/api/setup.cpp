@@ -370,7 +370,7 @@ int gshmemx_culibrary_finalize(struct CUlib_st* library) {
                      false);
 }
 
-// For include/gshmem/collective_launch.h and gpu_scope.h.
+// For tests, and for include/gshmem/gpu_scope.h.
 GSHMEM_EXPORT int gshmemi_agree_status(const char* call, int mine, const char* why) {
   int agreed = mine;
   const int status = guard_status([&] {
@@ -379,11 +379,6 @@ GSHMEM_EXPORT int gshmemi_agree_status(const char* call, int mine, const char* w
     agreed = pe.agree_status(call, mine);
   });
   return status != GSHMEMX_SUCCESS ? status : agreed;
-}
-
-GSHMEM_EXPORT int gshmemi_pes_on_gpu(void) {
-  const Pe* pe = current_pe();
-  return pe ? pe->paths().pes_on_gpu() : -1;
 }
 
 GSHMEM_EXPORT int gshmemi_enter_gpu(void) {

@@ -114,7 +114,7 @@ typedef enum {
 #define NVSHMEM_EXPAND_SHM(RET, STEM, PARAMS, NAMES)
 #define NVSHMEM_EXPAND_OWN(RET, STEM, PARAMS, NAMES)
 #define NVSHMEM_EXPAND_QP(RET, STEM, PARAMS, NAMES) \
-  NVSHMEM_FN RET nvshmemx_qp_##STEM PARAMS { return gshmemx_qp_##STEM NAMES; }
+  GSHMEM_WHEN_CALLED NVSHMEM_FN RET nvshmemx_qp_##STEM PARAMS { return gshmemx_qp_##STEM NAMES; }
 #define NVSHMEM_EXPAND_CTX_STD(RET, STEM, PARAMS, NAMES)
 #define NVSHMEM_EXPAND_CTX_EXT(RET, STEM, PARAMS, NAMES)
 #define NVSHMEM_EXPAND_CTX_ALL(RET, STEM, PARAMS, NAMES)
@@ -202,18 +202,21 @@ NVSHMEM_HOST_FN void nvshmemx_vendor_get_version_info(int* major, int* minor, in
 #pragma GCC diagnostic pop
 #endif
 
-#if defined(__CUDACC__) && !defined(__CUDACC_RTC__)
-inline int nvshmemx_collective_launch(const void* func, dim3 gridDims, dim3 blockDims, void** args,
-                                      size_t sharedMem, cudaStream_t stream) {
+// NVSHMEM's headers bring CUDA's, where there are some (nvshmem.h).
+#if !defined(__CUDACC_RTC__) && defined(CUDART_VERSION)
+#include <gshmem/collective_launch.h>
+NVSHMEM_HOST_FN int nvshmemx_collective_launch(const void* func, dim3 gridDims, dim3 blockDims,
+                                               void** args, size_t sharedMem, cudaStream_t stream) {
   return gshmemx_collective_launch(func, gridDims, blockDims, args, sharedMem, stream);
 }
-typedef gshmemx_collective_launch_attr_t nvshmemx_collective_launch_attr_t;
-inline int nvshmemx_collective_launch_attr(const nvshmemx_collective_launch_attr_t* attr,
-                                           const void* func, void** args) {
+typedef struct gshmemx_collective_launch_attr nvshmemx_collective_launch_attr_t;
+NVSHMEM_HOST_FN int nvshmemx_collective_launch_attr(const nvshmemx_collective_launch_attr_t* attr,
+                                                    const void* func, void** args) {
   return gshmemx_collective_launch_attr(attr, func, args);
 }
-inline int nvshmemx_collective_launch_query_gridsize(const void* func, dim3 blockDims, void** args,
-                                                     size_t sharedMem, int* gridsize) {
+NVSHMEM_HOST_FN int nvshmemx_collective_launch_query_gridsize(const void* func, dim3 blockDims,
+                                                              void** args, size_t sharedMem,
+                                                              int* gridsize) {
   return gshmemx_collective_launch_query_gridsize(func, blockDims, args, sharedMem, gridsize);
 }
 #endif

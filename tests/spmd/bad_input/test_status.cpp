@@ -1,5 +1,6 @@
 // Wrong arguments of calls that return a status: it is GSHMEMX_ERROR_INVALID_VALUE, a line of the
 // log names the call, the argument and its value, and the PE has no fault.
+#include "host/runtime/api/launch.h"
 #include "tests/spmd/bad_input/children.h"
 
 #include <catch2/catch.hpp>
@@ -152,6 +153,29 @@ TEST_CASE("wrong_argument_of_a_call_with_a_status_is_an_error_that_names_it") {
       {true, "ctx_create: argument options = -1 ", [] { return gshmem_ctx_create(-1, &ctx); }},
       {true, "team_create_ctx: argument ctx is null",
        [] { return gshmem_team_create_ctx(GSHMEM_TEAM_WORLD, 0, nullptr); }},
+      {true, "collective_launch: argument func is null",
+       [] {
+         return gshmemx_collective_launch(nullptr, {1, 1, 1}, {1, 1, 1}, nullptr, 0, nullptr);
+       }},
+      {true, "collective_launch: argument blockDims = (32, 33, 1) is 1056 threads; ",
+       [] {
+         return gshmemx_collective_launch(&id, {1, 1, 1}, {32, 33, 1}, nullptr, 0, nullptr);
+       }},
+      {true, "collective_launch_attr: argument attr is null",
+       [] { return gshmemx_collective_launch_attr(nullptr, &id, nullptr); }},
+      {true, "collective_launch_attr: attr->cuda_config.attrs = ",
+       [] {
+         LaunchConfig config{{1, 1, 1}, {1, 1, 1}, 0, nullptr, nullptr, 33};
+         return gshmemx_collective_launch_attr(&config, &id, nullptr);
+       }},
+      {true, "query_gridsize: argument gridsize is null",
+       [] {
+         return gshmemx_collective_launch_query_gridsize(&id, {1, 1, 1}, nullptr, 0, nullptr);
+       }},
+      {true, "query_gridsize: argument blockDims = (0, 1, 1) is 0 threads; ",
+       [] {
+         return gshmemx_collective_launch_query_gridsize(&id, {0, 1, 1}, nullptr, 0, &number);
+       }},
       {true, "team_create_ctx: argument team = 77 ",
        [] { return gshmem_team_create_ctx(77, 0, &ctx); }},
       {true, "team_create_ctx: argument options = 8 ",
