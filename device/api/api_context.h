@@ -56,6 +56,7 @@ GSHMEM_FN Result nothing() {
 // Defines the function of a row of functions.def for nvcc.
 #define GSHMEM_DEVICE_FUNCTION(KIND, RET, STEM, PARAMS, NAMES, CALL) \
   GSHMEM_WHEN_CALLED GSHMEM_FN RET GSHMEM_NAME_##KIND(STEM) PARAMS { \
+    GSHMEM_FIT_FUNCTION(GSHMEM_NAME_##KIND(STEM));                   \
     GSHMEM_CALLER_##KIND(GSHMEM_NAME_##KIND(STEM), RET);             \
     return ::gshmem::api::CALL;                                      \
   }

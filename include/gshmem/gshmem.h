@@ -160,11 +160,14 @@ GSHMEM_EXPORT int gshmem_ctx_get_team(gshmem_ctx_t ctx, gshmem_team_t* team);
 
 // --- Everything of functions.def -----------------------------------------------------------------
 #if defined(__CUDACC__)
-#include <gshmem/device/api/register_bound_kernels.h>
 #include <gshmem/device/api/api_context.h>
 #include <gshmem/device/core/registrar.h>
 #define GSHMEM_BLOCKS 0  // those of blocks.h: they would add a tenth to nvcc's time for this header
+#if defined(GSHMEM_PLAIN_FUNCTIONS) && GSHMEM_PLAIN_FUNCTIONS
+#include <gshmem/device/api/register_bound_kernels.h>
+#else
 #define GSHMEM_LAZY template <int = 0>
+#endif
 #define GSHMEM_FUNCTION GSHMEM_DEVICE_FUNCTION
 #include "functions.def"
 #endif

@@ -5,6 +5,9 @@
 
 #include "burst.hpp"
 #include "launch.hpp"
+#if defined(__CUDACC__)
+#include <gshmem/device/api/register_bound_kernels.h>
+#endif
 
 #include <cstring>
 #include <exception>

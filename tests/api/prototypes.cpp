@@ -21,3 +21,10 @@
 #define GSHMEM_STREAM_FUNCTION(KIND, RET, STEM, PARAMS, NAMES, CALL) \
   static_assert(std::is_same_v<decltype(gshmemx_##STEM##_on_stream), RET PARAMS>, #STEM);
 #include <gshmem/stream_functions.def>
+
+// Plain functions, for nvcc, too, where it is told so.
+#if !defined(__CUDACC__) || defined(GSHMEM_PLAIN_FUNCTIONS)
+static_assert(std::is_same_v<decltype(&gshmemx_float_broadcast_block),
+                             int (*)(gshmem_team_t, float*, const float*, size_t, int)>);
+static_assert(std::is_same_v<decltype(&gshmem_float_p), void (*)(float*, float, int)>);
+#endif

@@ -82,6 +82,7 @@ WORDS = [
         "device/core/state.h": "the __constant__ state of each translation unit",
         "device/library/library.cu": "the device API with C names",
         "host/runtime/gpu/service.cu": "the library's own kernels",
+        "device/core/register_bounds.h": "names kernels for device code alone",
         "include/gshmem/complex.hpp": "constructors that kernels call, below the device library",
         "host/runtime/gpu/grid_kernels.cu": "the library's own kernels",
         "perftest/peer/": "a program of users, in NVSHMEM's names",

@@ -124,7 +124,9 @@ NVSHMEM_STATIC_ASSERT(sizeof(nvshmem_team_config_t) == 64, "size of NVSHMEM's te
 #if defined(NVSHMEM_FN)
 #elif defined(__CUDACC__)
 #define NVSHMEM_FN GSHMEM_FN
+#if !defined(GSHMEM_PLAIN_FUNCTIONS) || !GSHMEM_PLAIN_FUNCTIONS
 #define NVSHMEM_LAZY template <int = 0>
+#endif
 #else
 #define NVSHMEM_FN static inline
 #endif

@@ -2,7 +2,7 @@
 // behind a flag that is never set. check_registers.py compiles this unit and compares the registers
 // of STREAM_x and MARCH_x with those of STREAM_alone and MARCH_alone. Families that are not here
 // are in calls.cu.
-#include <gshmem/gshmem.hpp>
+#include <gshmem/burst.hpp>
 
 #include <cstddef>
 #include <cstdint>
