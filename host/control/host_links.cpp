@@ -1,5 +1,6 @@
 #include "host/control/host_links.h"
 
+#include "host/base/net/candidates.h"
 #include "host/base/net/reception.h"
 #include "host/control/tree.h"
 
@@ -8,19 +9,26 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <optional>
+#include <span>
 
 namespace gshmem::control {
 namespace {
 
-/// The address at which a leader listens, and the cookie by which a caller proves that it belongs
-/// to this job.
+/// The addresses at which a leader listens, best first, and the cookie by which a caller proves
+/// that it belongs to this job.
 struct Contact {
-  net::Endpoint endpoint;
+  std::array<net::Endpoint, net::kMaxCandidates> endpoints{};
+  std::uint64_t count = 0;
   net::Cookie cookie{};
 };
+
+/// How long a connection may take while there are other addresses to try. A network that two hosts
+/// have in common may be silent.
+constexpr double kAttemptSeconds = 3;
 
 /// Number of unanswered probes before the connection ends; silence_limit assumes it.
 constexpr double kProbes = 9;
@@ -44,16 +52,35 @@ void watch(const Fd& fd, double limit) {
   set_option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, static_cast<int>((seconds - interval) * 1e3));
 }
 
+/// Tries every address in turn, until one answers or the deadline has passed.
+net::Attempt connect_to_any(std::span<const net::Endpoint> endpoints, const Deadline& deadline) {
+  net::Attempt attempt;
+  for (bool silent = true; silent && (attempt.error == 0 || !deadline.passed());) {
+    silent = false;
+    for (const net::Endpoint& endpoint : endpoints) {
+      attempt = net::connect_to(
+          endpoint, endpoints.size() == 1 ? deadline : deadline.within(kAttemptSeconds));
+      if (attempt.fd) return attempt;
+      silent |= attempt.error == ETIMEDOUT;
+    }
+    if (silent) attempt.error = ETIMEDOUT;
+  }
+  return attempt;
+}
+
 Fd connect_to_leader(const HostGroup& group, int leader, const Contact& contact,
                      const Deadline& deadline) {
-  net::Attempt attempt = net::connect_to(contact.endpoint, deadline);
+  const std::span endpoints(contact.endpoints.data(), static_cast<std::size_t>(contact.count));
+  net::Attempt attempt = connect_to_any(endpoints, deadline);
   if (!attempt.fd) {
-    throw Error(
-        attempt.error == ETIMEDOUT ? GSHMEMX_ERROR_TIMEOUT : GSHMEMX_ERROR_PEER_FAILED,
-        strprintf("PE %d cannot connect to PE %d on host %s at %s: %s; choose the network "
-                  "between the hosts with GSHMEM_UID_INTERFACE",
-                  group.me(), leader, group.host_of(leader).c_str(),
-                  net::endpoint_text(contact.endpoint).c_str(), std::strerror(attempt.error)));
+    std::string tried;
+    for (const net::Endpoint& endpoint : endpoints)
+      tried += (tried.empty() ? "" : ", ") + net::endpoint_text(endpoint);
+    throw Error(attempt.error == ETIMEDOUT ? GSHMEMX_ERROR_TIMEOUT : GSHMEMX_ERROR_PEER_FAILED,
+                strprintf("PE %d cannot connect to PE %d on host %s at %s: %s; choose the network "
+                          "between the hosts with GSHMEM_UID_INTERFACE",
+                          group.me(), leader, group.host_of(leader).c_str(), tried.c_str(),
+                          std::strerror(attempt.error)));
   }
   const net::Frame hello =
       net::make_frame({.kind = net::FrameKind::kHello, .rank = group.me()}, contact.cookie);
@@ -64,11 +91,10 @@ Fd connect_to_leader(const HostGroup& group, int leader, const Contact& contact,
 }
 
 /// Accepts the connections of the leaders in `expected`.
-std::vector<Link> receive(Fd listener, const net::Cookie& cookie, std::vector<int> expected,
-                          const HostGroup& group, const Deadline& deadline) {
+std::vector<Link> receive(std::vector<Fd> listeners, const net::Cookie& cookie,
+                          std::vector<int> expected, const HostGroup& group,
+                          const Deadline& deadline) {
   std::vector<Link> links;
-  std::vector<Fd> listeners;
-  listeners.push_back(std::move(listener));
   const auto judge = [&](const net::Stream&, const net::Frame& hello) -> JobFailure {
     const net::ByteView theirs = net::payload_of(hello);
     const bool knows = std::ranges::equal(theirs, cookie);
@@ -107,7 +133,7 @@ double silence_limit(const Config& config) {
 }
 
 std::vector<Link> connect_hosts(Collectives& ranks, const HostGroup& group,
-                                const net::Endpoint& address, const Config& config,
+                                const std::vector<net::Endpoint>& addresses, const Config& config,
                                 double timeout_seconds) {
   const Neighbours neighbours = neighbours_of(group);
   // Leaders with higher numbers connect to leaders with lower numbers.
@@ -120,13 +146,18 @@ std::vector<Link> connect_hosts(Collectives& ranks, const HostGroup& group,
     }
   }
   Contact mine;
-  net::Listener listener;
+  std::vector<Fd> listeners;
   // Is thrown after the collective, so that the other PEs do not wait.
   std::optional<Error> failure;
   try {
     if (!expected.empty()) {
-      listener = net::listen_on(address);
-      mine = {listener.endpoint, net::random_cookie()};
+      mine.cookie = net::random_cookie();
+      for (const net::Endpoint& address : addresses) {
+        if (mine.count == mine.endpoints.size()) break;
+        net::Listener listener = net::listen_on(address);
+        mine.endpoints[mine.count++] = listener.endpoint;
+        listeners.push_back(std::move(listener.fd));
+      }
     }
   } catch (const Error& error) {
     failure = error;
@@ -138,14 +169,31 @@ std::vector<Link> connect_hosts(Collectives& ranks, const HostGroup& group,
   std::vector<Link> links;
   for (const int leader : to_call) {
     const Contact& contact = contacts[static_cast<std::size_t>(leader)];
-    require(contact.endpoint.port != 0, GSHMEMX_ERROR_PEER_FAILED,
+    require(contact.count != 0, GSHMEMX_ERROR_PEER_FAILED,
             strprintf("PE %d does not listen", leader));
     links.push_back({leader, true, connect_to_leader(group, leader, contact, deadline)});
   }
-  for (Link& link : receive(std::move(listener.fd), mine.cookie, expected, group, deadline))
+  for (Link& link : receive(std::move(listeners), mine.cookie, expected, group, deadline))
     links.push_back(std::move(link));
   for (const Link& link : links) watch(link.fd, silence_limit(config));
   return links;
+}
+
+std::vector<net::Endpoint> confirm_addresses(Collectives& ranks, const HostGroup& group,
+                                             std::vector<net::Endpoint> addresses,
+                                             const std::vector<Link>& links) {
+  net::Endpoint used{};
+  sockaddr_storage address{};
+  socklen_t size = sizeof(address);
+  auto* const name = reinterpret_cast<sockaddr*>(&address);
+  if (!links.empty() && ::getsockname(links.front().fd.get(), name, &size) == 0)
+    used = net::endpoint_from(name).value_or(used);
+  const std::vector<net::Endpoint> all = allgather(ranks, used);
+  used = all[static_cast<std::size_t>(group.leaders[static_cast<std::size_t>(group.node)])];
+  std::stable_partition(addresses.begin(), addresses.end(), [&](const net::Endpoint& one) {
+    return one.family == used.family && one.ip == used.ip;
+  });
+  return addresses;
 }
 
 }  // namespace gshmem::control

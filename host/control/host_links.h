@@ -15,12 +15,20 @@
 
 namespace gshmem::control {
 
-/// Collective over the job; PEs that get no link call it, too. `address` is the address at which
-/// other hosts reach this host (host_addresses.h). Errors: GSHMEMX_ERROR_TIMEOUT and
-/// GSHMEMX_ERROR_PEER_FAILED; they name the host, the address and the variable.
+/// Collective over the job; PEs that get no link call it, too. `addresses` are those at which other
+/// hosts may reach this host, best first (host_addresses.h); all are tried. Errors:
+/// GSHMEMX_ERROR_TIMEOUT and GSHMEMX_ERROR_PEER_FAILED; they name the host, its addresses and the
+/// variable.
 [[nodiscard]] std::vector<Link> connect_hosts(Collectives& ranks, const HostGroup& group,
-                                              const net::Endpoint& address, const Config& config,
-                                              double timeout_seconds);
+                                              const std::vector<net::Endpoint>& addresses,
+                                              const Config& config, double timeout_seconds);
+
+/// Collective over the job. Returns `addresses` with the one first by which this host's leader has
+/// the first of its `links`: an address that is known to reach another host.
+[[nodiscard]] std::vector<net::Endpoint> confirm_addresses(Collectives& ranks,
+                                                           const HostGroup& group,
+                                                           std::vector<net::Endpoint> addresses,
+                                                           const std::vector<Link>& links);
 
 /// Returns how long another host may be silent before its PEs count as failed. The limit is so long
 /// that an outage shorter than GSHMEM_HEARTBEAT does not end the job, but it is at most

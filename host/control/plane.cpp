@@ -65,8 +65,9 @@ void Plane::meet_local(bootstrap::Bootstrap& boot) {
 void Plane::meet_hosts(bootstrap::Bootstrap& boot) {
   addresses_ = agree_on_addresses(boot, group_, config_);
   if (group_.n_nodes() == 1) return;
-  for (Link& link : connect_hosts(boot, group_, addresses_.front(), config_, meeting_seconds()))
-    links_.push_back(std::move(link));
+  std::vector<Link> links = connect_hosts(boot, group_, addresses_, config_, meeting_seconds());
+  addresses_ = confirm_addresses(boot, group_, std::move(addresses_), links);
+  for (Link& link : links) links_.push_back(std::move(link));
 }
 
 void Plane::start_monitor() {

@@ -1,6 +1,7 @@
 // A host's leader that waits for another one's call while others call.
 #include "host/control/host_links.h"
 
+#include "host/base/net/candidates.h"
 #include "host/base/net/frame.h"
 #include "tests/patience.h"
 #include "tests/sanitizers/sanitizers.h"
@@ -15,6 +16,7 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <cstdio>
@@ -43,18 +45,22 @@ class Spy final : public Collectives {
   }
 
   struct Contact {
-    net::Endpoint endpoint;
-    net::Cookie cookie;
+    std::array<net::Endpoint, net::kMaxCandidates> endpoints{};
+    std::uint64_t count = 0;
+    net::Cookie cookie{};
   };
   std::promise<Contact> told;
 };
 
-/// Rank 1 of two, whose rank 0 listens at a port of the loopback interface, or at none.
+/// Rank 1 of two, whose rank 0 says that it listens at these ports of the loopback interface.
 class FromThem final : public Collectives {
  public:
-  explicit FromThem(std::uint16_t port) {
-    contact_.endpoint.ip = {127, 0, 0, 1};
-    contact_.endpoint.port = port;
+  explicit FromThem(const std::vector<std::uint16_t>& ports) {
+    for (const std::uint16_t port : ports) {
+      net::Endpoint& endpoint = contact_.endpoints[contact_.count++];
+      endpoint.ip = {127, 0, 0, 1};
+      endpoint.port = port;
+    }
   }
   int rank() const noexcept override { return 1; }
   int size() const noexcept override { return 2; }
@@ -81,7 +87,7 @@ std::vector<control::Link> links_with(const Config& config, double seconds, cons
   const control::HostGroup group = control::group_hosts(hosts, 0);
   net::Endpoint loopback;
   loopback.ip = {127, 0, 0, 1};
-  return control::connect_hosts(spy, group, loopback, config, seconds);
+  return control::connect_hosts(spy, group, {loopback}, config, seconds);
 }
 
 /// The error of a leader whose only caller is `stranger`, which gets its address.
@@ -89,7 +95,7 @@ template <class Stranger>
 Error error_with(double seconds, const Stranger& stranger) {
   try {
     (void)links_with(Config{}, seconds,
-                     [&](const Spy::Contact& contact) { stranger(contact.endpoint); });
+                     [&](const Spy::Contact& contact) { stranger(contact.endpoints[0]); });
   } catch (const Error& thrown) {
     return thrown;
   }
@@ -116,8 +122,8 @@ TEST_CASE("callers_without_end_do_not_hold_up_the_timeout") {
 }
 
 TEST_CASE("who_does_not_listen_or_takes_no_call_is_an_error_that_names_its_pe") {
-  const auto error_of = [](std::uint16_t port) {
-    FromThem spy(port);
+  const auto error_of = [](const std::vector<std::uint16_t>& ports) {
+    FromThem spy(ports);
     try {
       (void)control::connect_hosts(spy, control::group_hosts({"here", "there"}, 1), {}, Config{},
                                    20 * test::kPatience);
@@ -127,13 +133,13 @@ TEST_CASE("who_does_not_listen_or_takes_no_call_is_an_error_that_names_its_pe") 
     }
     return std::string("none");
   };
-  CHECK(error_of(0) == "PE 0 does not listen");
+  CHECK(error_of({}) == "PE 0 does not listen");
   net::Endpoint loopback;
   loopback.ip = {127, 0, 0, 1};
   const std::uint16_t free = net::listen_on(loopback).endpoint.port;  // which is closed again
-  CHECK(error_of(free) == "PE 1 cannot connect to PE 0 on host here at 127.0.0.1:" +
-                              std::to_string(free) + ": " + std::strerror(ECONNREFUSED) +
-                              "; choose the network between the hosts with GSHMEM_UID_INTERFACE");
+  CHECK(error_of({free}) == "PE 1 cannot connect to PE 0 on host here at 127.0.0.1:" +
+                                std::to_string(free) + ": " + std::strerror(ECONNREFUSED) +
+                                "; choose the network between the hosts with GSHMEM_UID_INTERFACE");
 }
 
 TEST_CASE("who_does_not_know_the_cookie_or_is_not_expected_is_told_that_it_is_no_host") {
@@ -142,7 +148,7 @@ TEST_CASE("who_does_not_know_the_cookie_or_is_not_expected_is_told_that_it_is_no
   const std::vector<control::Link> links =
       links_with(Config{}, seconds, [&](const Spy::Contact& contact) {
         const auto say_hello = [&](int rank, const net::Cookie& cookie) {
-          Fd fd = net::connect_to(contact.endpoint, Deadline(seconds)).fd;
+          Fd fd = net::connect_to(contact.endpoints[0], Deadline(seconds)).fd;
           const net::Frame hello =
               net::make_frame({.kind = net::FrameKind::kHello, .rank = rank}, cookie);
           (void)!::send(fd.get(), hello->data(), hello->size(), MSG_NOSIGNAL);
@@ -169,7 +175,7 @@ TEST_CASE("leaders_have_links_to_other_hosts_and_to_no_pe_of_their_own") {
   const std::vector<control::Link> called =
       links_with(Config{}, seconds,
                  [&](const Spy::Contact& contact) {
-                   caller = net::connect_to(contact.endpoint, Deadline(seconds)).fd;
+                   caller = net::connect_to(contact.endpoints[0], Deadline(seconds)).fd;
                    const net::Frame hello =
                        net::make_frame({.kind = net::FrameKind::kHello, .rank = 2}, contact.cookie);
                    (void)!::send(caller.get(), hello->data(), hello->size(), MSG_NOSIGNAL);
@@ -181,7 +187,9 @@ TEST_CASE("leaders_have_links_to_other_hosts_and_to_no_pe_of_their_own") {
   net::Endpoint loopback;
   loopback.ip = {127, 0, 0, 1};
   const net::Listener listener = net::listen_on(loopback);
-  FromThem spy(listener.endpoint.port);
+  // The second of two addresses answers.
+  const std::uint16_t closed = net::listen_on(loopback).endpoint.port;
+  FromThem spy({closed, listener.endpoint.port});
   const std::vector<control::Link> calls = control::connect_hosts(
       spy, control::group_hosts({"here", "there"}, 1), {}, Config{}, seconds);
   REQUIRE(calls.size() == 1);
