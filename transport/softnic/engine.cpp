@@ -134,7 +134,8 @@ std::vector<std::unique_ptr<Engine>> Engine::start_all() {
 
 const std::vector<std::unique_ptr<Engine>>& Engine::all() {
   try {
-    static const std::vector<std::unique_ptr<Engine>> engines = start_all();
+    // Never destroyed: threads of a process that exits may still use them.
+    static const auto& engines = *new const std::vector<std::unique_ptr<Engine>>(start_all());
     check(engines.front()->impl_->runs_here(), kBadResourceState,
           "the soft NIC does not survive a fork; open it in the child only");
     return engines;

@@ -53,7 +53,7 @@ void* map_file(const Fd& file, std::uint64_t offset, std::uint64_t bytes) {
 std::shared_ptr<void> ring_memory(const Fd& file, std::uint64_t offset) {
   using Place = std::tuple<dev_t, ino_t, std::uint64_t>;
   static std::mutex mutex;
-  static std::map<Place, std::weak_ptr<void>> mapped;
+  static auto& mapped = *new std::map<Place, std::weak_ptr<void>>;  // outlives static objects
   struct stat info = {};
   if (::fstat(file.get(), &info) != 0) {
     throw EngineError{0xf, strprintf("fstat of the fabric: %s", std::strerror(errno))};

@@ -70,7 +70,7 @@ std::uint64_t lost_writes() { return losses().load(std::memory_order_relaxed); }
 void count_lost_writes() { losses().fetch_add(1, std::memory_order_relaxed); }
 
 MemoryAccess& host_memory() {
-  static HostMemory memory;
+  static HostMemory& memory = *new HostMemory;  // the engine's thread outlives static objects
   return memory;
 }
 

@@ -38,6 +38,26 @@ TEST_CASE("a_process_that_exits_without_finalize_ends_none_that_does_not_wait_fo
   }
 }
 
+// Static objects of the soft NIC's libraries end before the process's threads: one exit of four
+// crashed.
+TEST_CASE("processes_that_exit_in_the_middle_of_work_over_the_soft_nic_do_not_crash") {
+  for (int round = 0; round < 12; ++round) {
+    const auto outcomes = in_children(
+        2, quick({{"GSHMEM_P2P", "0"}, {"GSHMEM_NIC", "soft"}, {"GSHMEM_FAULT", "abort"}}),
+        [](int rank) {
+          gshmem_init();
+          auto* const words = static_cast<int*>(gshmem_calloc(1000, sizeof(int)));
+          gshmem_barrier_all();
+          for (int i = 0; i < 1000; ++i) gshmem_int_p(words + i, i, 1 - rank);
+          std::exit(5);
+        });
+    for (const Outcome& outcome : outcomes) {
+      INFO("round " << round << ": " << outcome.output);
+      CHECK(outcome.code == 5);
+    }
+  }
+}
+
 TEST_CASE("a_barrier_that_meets_an_allocation_is_an_error_that_names_both") {
   const auto outcomes = in_children(2, quick({{"GSHMEM_FAULT", "abort"}}), [](int rank) {
     gshmem_init();

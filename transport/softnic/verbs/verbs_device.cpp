@@ -31,11 +31,11 @@ ibv_device make_device(int number) {
 }
 
 std::vector<ibv_device>& devices() {
-  static std::vector<ibv_device> all = [] {
+  static auto& all = *new std::vector<ibv_device>([] {  // as the engines, never destroyed
     std::vector<ibv_device> made;
     for (int i = 0; i < Engine::devices(); ++i) made.push_back(make_device(i));
     return made;
-  }();
+  }());
   return all;
 }
 
