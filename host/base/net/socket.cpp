@@ -234,7 +234,12 @@ Attempt connect_to(const Endpoint& endpoint, const Deadline& deadline) {
   check_errno(getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &error, &bytes), "getsockopt");
   if (error != 0) return {{}, error};
   // If nobody listens, a connection to an ephemeral port of this host can connect to itself.
-  if (local_endpoint(fd) == endpoint) return {{}, ECONNREFUSED};
+  // Such a connection ends by a reset: in TIME_WAIT it would keep the port from the listener.
+  if (local_endpoint(fd) == endpoint) {
+    const linger reset{.l_onoff = 1, .l_linger = 0};
+    check_errno(setsockopt(fd.get(), SOL_SOCKET, SO_LINGER, &reset, sizeof reset), "setsockopt");
+    return {{}, ECONNREFUSED};
+  }
   prepare_stream(fd);
   return {std::move(fd), 0};
 }

@@ -25,6 +25,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <fstream>
 #include <initializer_list>
 #include <string>
 #include <vector>
@@ -105,6 +106,34 @@ TEST_CASE("a_port_that_is_taken_or_that_nobody_listens_on_is_told") {
   const Attempt other = connect_to(all, Deadline(20));
   CHECK_FALSE(other.fd);
   CHECK(other.error == ENETUNREACH);
+}
+
+// A rank that called before the root listened held the root's port for a minute.
+TEST_CASE("a_call_that_reaches_only_itself_is_refused_and_leaves_the_port_free") {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    if (::unshare(CLONE_NEWNET) != 0) ::_exit(77);
+    const Fd any(::socket(AF_INET, SOCK_DGRAM, 0));
+    ifreq request{};
+    std::strcpy(request.ifr_name, "lo");
+    request.ifr_flags = IFF_UP;
+    std::ofstream("/proc/sys/net/ipv4/ip_local_port_range") << "40000 40001";
+    if (::ioctl(any.get(), SIOCSIFFLAGS, &request) != 0) ::_exit(77);
+    Endpoint port = loopback(Endpoint::Family::kIpv4);
+    port.port = 40000;
+    for (int i = 0; i < 8; ++i) {
+      if (connect_to(port, Deadline(20)).error != ECONNREFUSED) ::_exit(1);
+    }
+    bool in_use = false;
+    ::_exit(listen_on(port, &in_use).fd && !in_use ? 0 : 2);
+  }
+  int status = -1;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  REQUIRE(WIFEXITED(status));
+  if (WEXITSTATUS(status) == 77)
+    std::printf("skipped: no network namespace can be made\n");
+  else
+    CHECK(WEXITSTATUS(status) == 0);
 }
 
 TEST_CASE("an_address_with_its_port_is_resolved_and_another_text_is_an_error_that_names_it") {
