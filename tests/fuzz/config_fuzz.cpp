@@ -122,8 +122,13 @@ void check_choice(T Config::*field, const char* name, const std::string& text,
                   const std::optional<Config>& config) {
   if (!config) return;
   const std::string word = word_of((*config).*field);
-  demand(!word.empty() && strcasecmp(word.c_str(), text.c_str()) == 0, "choice misread", name,
-         text);
+  const auto is_one_of = [&](std::initializer_list<const char*> others) {
+    return std::ranges::any_of(others,
+                               [&](const char* one) { return strcasecmp(one, text.c_str()) == 0; });
+  };
+  const bool as_switch = (word == "on" && is_one_of({"1", "yes", "true"})) ||
+                         (word == "off" && is_one_of({"0", "no", "false"}));
+  demand(!word.empty() && (as_switch || is_one_of({word.c_str()})), "choice misread", name, text);
 }
 
 using Check = void (*)(const std::string& text);
