@@ -236,14 +236,24 @@ TEST_CASE("infiniband_goes_by_lid_and_by_gid_where_there_is_one") {
   CHECK(unsigned{ends.write(8).syndrome} == (which < 2 ? 0u : unsigned{kRetry}));
 }
 
+// Nothing orders these reads after the writes of an unreliable connection, so TSan does not see
+// them.
+__attribute__((no_sanitize("thread"))) bool are_same(const std::uint8_t* a, const std::uint8_t* b,
+                                                     std::size_t bytes) {
+  for (std::size_t i = 0; i < bytes; ++i) {
+    if (a[i] != b[i]) return false;
+  }
+  return true;
+}
+
 TEST_CASE("an_unreliable_connection_tells_nobody_of_what_it_loses") {
   Ends ends({.rules = "qp=#0:wqe=1:drop"}, {.service = soft::Service::kUnreliable});
   ends.connect({.mtu = 256}, {}, {.mtu = 256});
   std::iota(ends.source.data(), ends.source.data() + Ends::kBytes, std::uint8_t{3});
-  const auto arrives = [&](std::uint64_t at) {
-    return eventually(
-        [&] { return std::memcmp(ends.target.data() + at, ends.source.data() + at, 1500) == 0; });
+  const auto is_there = [&](std::uint64_t at) {
+    return are_same(ends.target.data() + at, ends.source.data() + at, 1500);
   };
+  const auto arrives = [&](std::uint64_t at) { return eventually([&] { return is_there(at); }); };
   CHECK_FALSE(ends.write(1500).error());
   CHECK(arrives(0));
   CHECK_FALSE(ends.write(1500, 4096).error());  // lost
@@ -257,7 +267,7 @@ TEST_CASE("an_unreliable_connection_tells_nobody_of_what_it_loses") {
   CHECK_FALSE(cqe.error());
   CHECK_FALSE(ends.write(1500, 16384).error());
   CHECK(arrives(16384));
-  CHECK(std::memcmp(ends.target.data(), ends.source.data(), 1500) == 0);
+  CHECK(is_there(0));
   CHECK(ends.engine.state(ends.b.qpn()) == QpState::kRts);
   CHECK(ends.engine.violations().empty());
   CHECK(unsigned{ends.read(8).syndrome} == 0x02u);
