@@ -71,7 +71,7 @@ TEST_CASE("what_leaves_its_allocation_is_a_fault_that_names_it_and_the_next_one"
   const auto leave = [](std::uint64_t* words) {
     const std::uint64_t zeros[20]{};
     if (!gshmem_malloc(40)) throw std::runtime_error("no memory");
-    gshmem_uint64_put(words, zeros, 20, 1);
+    gshmem_uint64_put(words, zeros, 20, gshmem_my_pe());
   };
   expect(kInvalid,
          {"gshmem_uint64_put: argument dest = 0x", "(160 bytes): 32 bytes leave the allocation of ",
