@@ -128,7 +128,7 @@ CONNECTIONS = [
 
 # What a ConnectX would refuse, or not answer; and what goes wrong before the first post.
 OVER_SOFT_NIC = (r"(mlx5_nic_test|mlx5_soft_test)\..*|spmd\.(soft_rails_mpirun_2|soft_roce_2|soft_adversary_relaxed_3_11)|"
-                 r"errors\.(?!rounds|bad_remote_key_of_every_call).*")
+                 r"errors\.(a_|burst|entries|every_call_w|local|message|remote|retries|target).*")
 FIRST_USE_TESTS = r"launch\.first_use.*|spmd\.soft_first_use_3.*|errors\..*first_use.*|nic_queue_set_test\..*"
 
 
