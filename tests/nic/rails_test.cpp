@@ -208,10 +208,10 @@ TEST_CASE("rails_can_what_all_of_them_can") {
   NicList nics;
   nics.push_back(std::make_unique<Described>(
       "a",
-      Nic::Limits{.flags = abi::kNicFetchedBig, .max_message = 1000, .coherent_atomics = true}));
+      Nic::Limits{.flags = abi::kNicFetchedBig, .max_message = 2000, .coherent_atomics = true}));
   nics.push_back(std::make_unique<Described>(
       "b",
-      Nic::Limits{.flags = abi::kNicReadNeedsDump, .max_message = 2000, .coherent_atomics = true}));
+      Nic::Limits{.flags = abi::kNicReadNeedsDump, .max_message = 1000, .coherent_atomics = true}));
   nics.push_back(std::make_unique<Described>(
       "c",
       Nic::Limits{.flags = abi::kNicReadsRecord, .max_message = 3000, .coherent_atomics = false}));
