@@ -21,8 +21,8 @@ inline constexpr bool kIsComplex =
 /// shape is reduced as the library's own.
 template <class T>
 using Reduced = std::conditional_t<
-    gshmem::detail::kIsComplexOf<T, float>, gshmem_complexf_t,
-    std::conditional_t<gshmem::detail::kIsComplexOf<T, double>, gshmem_complexd_t, T>>;
+    gshmem::detail::IsComplexOf<T, float>::value, gshmem_complexf_t,
+    std::conditional_t<gshmem::detail::IsComplexOf<T, double>::value, gshmem_complexd_t, T>>;
 
 /// Sums and products of integers wrap. If one operand is NaN, a minimum or maximum is that or the
 /// other operand. Maxloc takes the pair with the larger x; of pairs with equal x that with the

@@ -18,19 +18,19 @@ namespace gshmem::detail {
 __extension__ typedef float _Complex FloatOfC;
 __extension__ typedef double _Complex DoubleOfC;
 
-/// C is a complex number of two Reals.
+/// Is C a complex number of two Reals? Units of C++14 compile this, too.
 template <class C, class Real, class = void>
-inline constexpr bool kIsComplexOf = false;
+struct IsComplexOf : std::false_type {};
 template <>
-inline constexpr bool kIsComplexOf<FloatOfC, float> = true;
+struct IsComplexOf<FloatOfC, float> : std::true_type {};
 template <>
-inline constexpr bool kIsComplexOf<DoubleOfC, double> = true;
+struct IsComplexOf<DoubleOfC, double> : std::true_type {};
 template <class C, class Real>
-inline constexpr bool
-    kIsComplexOf<C, Real,
-                 std::void_t<typename C::value_type, decltype(std::declval<const C&>().real()),
-                             decltype(std::declval<const C&>().imag())>> =
-        std::is_same_v<typename C::value_type, Real> && sizeof(C) == 2 * sizeof(Real);
+struct IsComplexOf<C, Real,
+                   std::enable_if_t<std::is_same<typename C::value_type, Real>::value &&
+                                    sizeof(std::declval<const C&>().real()) == sizeof(Real) &&
+                                    sizeof(std::declval<const C&>().imag()) == sizeof(Real)>>
+    : std::integral_constant<bool, sizeof(C) == 2 * sizeof(Real)> {};
 
 /// A pointer to `Own`, the library's type of such numbers, or to const ones.
 template <class Own, class Real>
@@ -38,8 +38,8 @@ struct ComplexPointer {
   Own* at;
   ComplexPointer() = default;
   GSHMEM_COMPLEX_FN constexpr ComplexPointer(Own* p) : at(p) {}
-  template <class C, std::enable_if_t<kIsComplexOf<std::remove_const_t<C>, Real> &&
-                                          (std::is_const_v<Own> || !std::is_const_v<C>),
+  template <class C, std::enable_if_t<IsComplexOf<std::remove_const_t<C>, Real>::value &&
+                                          (std::is_const<Own>::value || !std::is_const<C>::value),
                                       int> = 0>
   GSHMEM_COMPLEX_FN ComplexPointer(C* p) : at(reinterpret_cast<Own*>(p)) {}
 };
