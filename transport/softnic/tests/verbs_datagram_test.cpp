@@ -76,6 +76,15 @@ struct Datagrams {
     REQUIRE(ibv_post_send(qp, &request, &bad) == 0);
     return wait(9).status;
   }
+  /// The address of the port itself, by its LID.
+  [[nodiscard]] ibv_ah_attr way_back() const {
+    ibv_port_attr port;
+    REQUIRE(ibv_query_port(nic.context, 1, &port) == 0);
+    ibv_ah_attr way{};
+    way.port_num = 1;
+    way.dlid = port.lid;
+    return way;
+  }
   ibv_wc wait(std::uint64_t id) {
     const auto is = [&](const ibv_wc& wc) { return wc.wr_id == id; };
     for (;;) {
@@ -105,11 +114,7 @@ struct Datagrams {
 
 TEST_CASE("a datagram comes to the queue pair that has its key, after room for a GRH") {
   Datagrams ends;
-  ibv_port_attr port;
-  REQUIRE(ibv_query_port(ends.nic.context, 1, &port) == 0);
-  ibv_ah_attr way{};
-  way.port_num = 1;
-  way.dlid = port.lid;
+  ibv_ah_attr way = ends.way_back();
   const bool global = GENERATE(false, true);
   if (global) {
     way.is_global = 1;
@@ -135,7 +140,7 @@ TEST_CASE("a datagram comes to the queue pair that has its key, after room for a
   CHECK(wc.opcode == IBV_WC_RECV);
   CHECK(wc.byte_len == kGrh + 100);
   CHECK(wc.src_qp == ends.qp->qp_num);
-  CHECK(wc.slid == port.lid);
+  CHECK(wc.slid == way.dlid);
   CHECK(be32toh(wc.imm_data) == 0xabcd);
   CHECK(wc.wc_flags == (IBV_WC_WITH_IMM | (global ? unsigned{IBV_WC_GRH} : 0u)));
   CHECK(std::memcmp(ends.at(8192 + kGrh), ends.at(0), 100) == 0);
@@ -153,11 +158,7 @@ TEST_CASE("a datagram comes to the queue pair that has its key, after room for a
 
 TEST_CASE("a datagram above the MTU is an error of its sender") {
   Datagrams ends;
-  ibv_port_attr port;
-  REQUIRE(ibv_query_port(ends.nic.context, 1, &port) == 0);
-  ibv_ah_attr way{};
-  way.port_num = 1;
-  way.dlid = port.lid;
+  ibv_ah_attr way = ends.way_back();
   ibv_ah* ah = ibv_create_ah(ends.nic.pd, &way);
   REQUIRE(ah != nullptr);
   CHECK(ends.send(ah, 4097, ends.qp->qp_num, kKey) == IBV_WC_LOC_LEN_ERR);
