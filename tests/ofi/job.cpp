@@ -175,6 +175,7 @@ Pe::Pe(bootstrap::Bootstrap& boot, const Config& config, std::uint32_t depth, co
   else
     nic_->start();
   boot.barrier();
+  nic_->all_started();
 }
 
 Client& Pe::add_queue() {

@@ -154,6 +154,8 @@ class Nic {
   /// All queues of all PEs that were created since the last start are connected: entries may be
   /// posted.
   virtual void start() = 0;
+  /// Every PE has returned from its first start: what peers connect by themselves exists.
+  virtual void all_started() {}
   /// After it returns, no entry is executed and no memory is accessed. Never throws.
   virtual void stop() noexcept = 0;
 };

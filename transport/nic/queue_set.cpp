@@ -78,6 +78,8 @@ QueueSet::QueueSet(Rails& rails, const QueueSetOptions& options)
   }
   options.boot.barrier();  // no PE posts to a queue whose other end is not connected yet
   rails_.start();
+  options.boot.barrier();
+  rails_.all_started();
   cursors_ = make_cursors(n_pes_ * batches_.at(0).rails.size());
   publish_default();
 }

@@ -73,6 +73,10 @@ void Rails::start() {
   for (Nic* nic : all()) nic->start();
 }
 
+void Rails::all_started() {
+  for (Nic* nic : all()) nic->all_started();
+}
+
 void Rails::stop() noexcept {
   for (const NicList* list : {&nics_, &guests_})  // this allocates nothing
     for (const auto& nic : *list) nic->stop();

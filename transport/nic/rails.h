@@ -37,6 +37,7 @@ class Rails {
   /// Returns the rails, and the ports of neighbours.
   [[nodiscard]] std::vector<Nic*> all() const;
   void start();
+  void all_started();
   void stop() noexcept;
 
   /// Collective, before queues are created: PEs of one host (`node_of`, by PE) reach each other by

@@ -1,6 +1,5 @@
 #include "transport/ofi/ofi_nic.h"
 
-#include "transport/ofi/close_on_exec.h"
 #include "transport/ofi/provider.h"
 
 #include "host/base/log.h"
@@ -84,6 +83,7 @@ Reach OfiNic::reach() const {
 }
 
 void OfiNic::meet(const std::vector<Reach>& all) {
+  connections_.emplace();
   peers_.resize(all.size());
   for (std::size_t pe = 0; pe < all.size(); ++pe) {
     Peer& peer = peers_[pe];
@@ -273,10 +273,7 @@ void OfiNic::connect(int queue, int pe, const nic::ConnectInfo& info, std::uint3
   if (peer.remote_key == 0) peer.remote_key = remote_key;
 }
 
-void OfiNic::start() {
-  const ClosedOnExec connections;
-  executor_->start();
-}
+void OfiNic::start() { executor_->start(); }
 
 void OfiNic::stop() noexcept {
   if (executor_ != nullptr) executor_->stop();

@@ -6,9 +6,11 @@
 #pragma once
 
 #include "transport/nic/nic.h"
+#include "transport/ofi/close_on_exec.h"
 #include "transport/ofi/executor.h"
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -65,6 +67,7 @@ class OfiNic final : public nic::Nic {
   [[nodiscard]] nic::ConnectInfo connect_info(int queue) override;
   void connect(int queue, int pe, const nic::ConnectInfo& peer, std::uint32_t remote_key) override;
   void start() override;
+  void all_started() override { connections_.reset(); }
   void stop() noexcept override;
 
   /// For a caller that takes the role of the thread, instead of start().
@@ -76,6 +79,8 @@ class OfiNic final : public nic::Nic {
   [[nodiscard]] bool atomics_by_messages() const { return messages_ != nullptr; }
 
   Setup setup_;
+  /// From meet() until all PEs have started: peers may connect to this PE after its own start.
+  std::optional<ClosedOnExec> connections_;
   nic::Region queue_memory_;
   std::shared_ptr<std::uint64_t> doorbells_;
   std::size_t doorbell_bytes_ = 0;
