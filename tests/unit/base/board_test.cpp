@@ -1,5 +1,5 @@
-// The board alone: threads of one process over memory of theirs. What is made of it is tested in
-// tests/bootstrap (threads) and tests/unit/control.
+// Tests the board alone, by threads of one process over private memory. tests/bootstrap (threads)
+// and tests/unit/control test what is built on it.
 #include "host/base/board.h"
 
 #include "tests/patience.h"
@@ -78,7 +78,7 @@ TEST_CASE("a_wait_ends_by_the_time_or_by_a_reason_and_names_who_is_missing") {
   CHECK(first.departed(1));
   Board second(memory.at(), 1, 3);
   second.bring(nullptr, 0);
-  // What ends the wait comes after the others.
+  // The call that ends the wait comes after the others.
   CHECK(first.await_all(Deadline(0), [] { return true; }) == Board::Waited::kDone);
 }
 

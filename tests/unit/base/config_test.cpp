@@ -35,7 +35,7 @@ std::uint64_t size_of(const std::string& text) {
   return parse({{"GSHMEM_SYMMETRIC_SIZE", text}}).symmetric_size;
 }
 
-/// What the error says when `name` is set to `text`; "accepted" when there is none.
+/// Returns the error text when `name` is set to `text`, or "accepted" when there is no error.
 std::string error_of(const std::string& name, const std::string& text) {
   try {
     (void)parse({{name, text}});
@@ -46,7 +46,8 @@ std::string error_of(const std::string& name, const std::string& text) {
   return "accepted";
 }
 
-// The variables of each type, from the table itself: a new line is covered without a new test.
+// The variables of each type come from the table itself, so that a new line is covered without a
+// new test.
 const Names kBytesNames = {
 #define GSHMEM_BYTES(field, name, ...) "GSHMEM_" #name,
 #define GSHMEM_INT(...)
@@ -152,7 +153,7 @@ TEST_CASE("sizes_take_units_hex_and_fractions") {
     CAPTURE(text);
     CHECK(size_of(text) == bytes);
   }
-  // Less than any double but 0 is still a part of a byte.
+  // A part of a byte that is smaller than any double but 0 still counts.
   CHECK(size_of("2." + std::string(400, '0') + "1") == 3);
 }
 
@@ -224,7 +225,7 @@ TEST_CASE("choices_take_their_words_and_keep_the_table_s_spelling") {
   }
 }
 
-/// What is said about three PEs, of which the last has `name` set to `text`.
+/// Returns the error text for three PEs, of which the last has `name` set to `text`.
 std::string difference(const std::string& name, const std::string& text) {
   std::vector<std::uint64_t> all;
   for (const Values& values : {Values{}, Values{}, Values{{name, text}}}) {
@@ -255,7 +256,7 @@ TEST_CASE("what_differs_between_pes_is_named_with_both_values_and_pes") {
     CHECK(difference(name, text).find(name + std::string(" is ")) == 0);
   }
   CHECK(difference("GSHMEM_NIC", "AUTO") == "");   // another spelling
-  CHECK(difference("GSHMEM_TIMEOUT", "5") == "");  // each PE has its own
+  CHECK(difference("GSHMEM_TIMEOUT", "5") == "");  // may differ between PEs
   CHECK(difference("GSHMEM_QP_DEPTH", "64") == "");
 }
 
@@ -299,7 +300,7 @@ TEST_CASE("variables_of_nvshmem_count_where_ours_are_not_set") {
   CHECK(parse({{"NVSHMEM_IBGDA_RC_MAP_BY", "CTA"}}).qp_map == abi::QueueMap::kBlock);
   CHECK(parse({{"NVSHMEM_DEBUG", "TRACE"}}).log_level == LogLevel::kDebug);
   CHECK(parse({{"NVSHMEM_HCA_LIST", "^mlx5_2"}}).nic_devices == "^mlx5_2");
-  // What ours cannot have does not end the program.
+  // A value of NVSHMEM that this library does not accept does not end the program.
   Values values{
       {"NVSHMEM_QP_DEPTH", "8"}, {"NVSHMEM_REMOTE_TRANSPORT", "carrier"}, {"NVSHMEM_HCA_LIST", ""}};
   CHECK(parse(values).qp_depth == 1024);
@@ -308,7 +309,7 @@ TEST_CASE("variables_of_nvshmem_count_where_ours_are_not_set") {
               "mlx5 soft ofi none",
               "NVSHMEM_QP_DEPTH=\"8\" is left alone: GSHMEM_QP_DEPTH takes an integer from 64 to "
               "32768"});
-  // A word of ours is none of NVSHMEM's, and nothing is no value.
+  // A value that only gshmem knows is no value of NVSHMEM, and an empty value counts as not set.
   Values other{{"NVSHMEM_REMOTE_TRANSPORT", "soft"}, {"NVSHMEM_QP_DEPTH", ""}};
   CHECK(parse(other).nic == NicKind::kAuto);
   CHECK(config_unused_twins(find_value, &other).size() == 1);
@@ -338,7 +339,7 @@ TEST_CASE("variables_of_nvshmem_that_change_nothing_are_named_on_one_line") {
                                    "NVSHMEM_SYMETRIC_SIZE", "NVSHMEM_HOME", "GSHMEM_X"}) ==
         "NVSHMEM_HCA_PE_MAPPING, NVSHMEM_SYMETRIC_SIZE: no counterpart in gshmem, changes nothing; "
         "for NVSHMEM_HCA_PE_MAPPING see GSHMEM_NIC_DEVICES; did you mean NVSHMEM_SYMMETRIC_SIZE?");
-  // One letter from a variable that counts, and another variable of NVSHMEM's.
+  // This name is one letter from a variable that is accepted, and from another variable of NVSHMEM.
   CHECK(config_names_without_twin({"NVSHMEM_IBGDA_DCI_MAP_BY"}) ==
         "NVSHMEM_IBGDA_DCI_MAP_BY: no counterpart in gshmem, changes nothing; for "
         "NVSHMEM_IBGDA_DCI_MAP_BY see GSHMEM_QP_MAP");
@@ -384,7 +385,7 @@ TEST_CASE("unknown_names_suggest_the_nearest_when_it_is_near") {
       {"GSHMEM_TIMEOT", "GSHMEM_TIMEOUT"},
       {"GSHMEM_TIEMOUT", "GSHMEM_TIMEOUT"},
       {"GSHMEM_timeout", "GSHMEM_TIMEOUT"},
-      {"GSHMEM_teamx", "GSHMEM_TEAMS"},  // as many edits as may be, besides its small letters
+      {"GSHMEM_teamx", "GSHMEM_TEAMS"},  // the most edits that are allowed
       {"GSHMEM_ymmtrc_sizex", "GSHMEM_SYMMETRIC_SIZE"},
       {"GSHMEM_BOOTSTRAP_TIMOUT", "GSHMEM_BOOTSTRAP_TIMEOUT"},
       {"GSHMEM_BOOTSTRAPP", "GSHMEM_BOOTSTRAP"},
@@ -394,7 +395,7 @@ TEST_CASE("unknown_names_suggest_the_nearest_when_it_is_near") {
       {"GSHMEM_2PP", "GSHMEM_P2P"},
       {"GSHMEM_NCX", nullptr},
       {"GSHMEM_NXI", nullptr},
-      {"GSHMEM_UID_RAZE", "GSHMEM_UID_RANK"},  // as near to GSHMEM_UID_SIZE
+      {"GSHMEM_UID_RAZE", "GSHMEM_UID_RANK"},  // equally close to GSHMEM_UID_SIZE
       {"GSHMEM_SYMMETRIC_HEAP", "GSHMEM_SYMMETRIC_SIZE"},
       {"GSHMEM_LOGS", "GSHMEM_LOG"},
       {"GSHMEM_L0G_FILE", "GSHMEM_LOG_FILE"},

@@ -14,7 +14,7 @@ TEST_CASE("process_driver_answers_or_says_why_not") {
   CHECK(driver == CudaDriver::get());
   if (driver == nullptr) {
     WARN("no CUDA driver here: " << CudaDriver::why_not());
-    // Whatever is missing, the reason names the library, or the call that failed and its error.
+    // The reason names the library that is missing, or the call that failed and its error.
     const std::string& reason = CudaDriver::why_not();
     CHECK((reason.find("libcuda.so.1") != std::string::npos ||
            reason.find("CUDA") != std::string::npos));

@@ -1,4 +1,4 @@
-// What the child of a fork has of the library's descriptors and mutexes.
+// Tests which descriptors and mutexes of the library the child of a fork has.
 #include "host/base/at_fork.h"
 #include "host/base/error.h"
 #include "host/base/fd.h"
@@ -29,7 +29,7 @@ int open_nothing() {
 }
 bool is_open(int fd) { return ::fcntl(fd, F_GETFD) != -1; }
 
-/// What `body` returns in a child.
+/// Runs `body` in a child and returns its exit status.
 template <class Body>
 int in_fork(const Body& body) {
   const pid_t child = ::fork();
@@ -118,7 +118,7 @@ TEST_CASE("a_child_maps_segments_though_another_thread_was_about_it") {
   });
   for (int round = 0; round < 30; ++round) {
     const int status = in_fork([] {
-      ::alarm(10);  // ends what waits for a thread that the child lacks
+      ::alarm(10);  // ends a wait for a thread that the child lacks
       const Fd own = make_segment("gshmem-test", 4096);
       return map_shared(own, 4096, 4096) ? 0 : 1;
     });

@@ -44,7 +44,7 @@ std::string message(const std::function<void()>& call) {
   return "no error";
 }
 
-/// The lines of warnings among what was written to stderr.
+/// Counts the lines of warnings that were written to stderr.
 std::size_t warnings(StderrCapture& capture) {
   const std::vector<std::string> all = capture.writes();
   return static_cast<std::size_t>(
@@ -78,7 +78,7 @@ TEST_CASE("all_sizes_and_alignments_are_written_and_read_by_the_mapping_alone") 
       CAPTURE(bytes, at);
       std::iota(data.begin(), data.end(), static_cast<std::uint8_t>(bytes * 7 + at + 1));
       std::memset(gpu, 0xee, 256);
-      // No access by the address of the GPU survives this.
+      // An access by the address of the GPU would end the process from here on.
       REQUIRE(mprotect(gpu, kBytes, PROT_NONE) == 0);
       mapping->write(64 + at, data.data(), bytes);
       mapping->settle(64 + at);
@@ -112,7 +112,7 @@ TEST_CASE("words_that_are_polled_go_in_one_piece_not_by_the_library") {
   }
   CHECK(gdr->copies_to == 0);
   CHECK(gdr->copies_from == 0);
-  mapping->write(9, &value, 8);  // not aligned: nobody polls it
+  mapping->write(9, &value, 8);  // not aligned: no thread polls it
   mapping->read(9, &back, 8);
   CHECK(gdr->copies_to == 1);
   CHECK(gdr->copies_from == 1);
@@ -134,7 +134,7 @@ TEST_CASE("what_was_written_is_settled_by_a_read_at_any_place") {
     }
     int status = 0;
     REQUIRE(::waitpid(child, &status, 0) == child);
-    CHECK(status != 0);  // it has read
+    CHECK(status != 0);  // the child has read the memory
   }
 }
 

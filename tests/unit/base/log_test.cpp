@@ -29,7 +29,7 @@ namespace {
 using test::StderrCapture;
 using Lines = std::vector<std::string>;
 
-/// A fresh folder, gone with the object; logging returns to stderr first.
+/// A new folder that is removed with the object; logging returns to stderr first.
 class TempFolder {
  public:
   TempFolder() {
@@ -93,7 +93,7 @@ TEST_CASE("level_selects_what_is_written") {
 
 TEST_CASE("long_text_is_cut_to_one_atomic_write") {
   StderrCapture capture;
-  // The longest text that fits: 4096 bytes less "gshmem[-] WARN: " and the newline, and one less.
+  // The longest text that fits has 4096 bytes less "gshmem[-] WARN: " and the newline.
   const std::string fits(4096 - 16 - 1, 'a');
   GSHMEM_WARN("%s", fits.c_str());
   GSHMEM_WARN("%sb", fits.c_str());
@@ -122,7 +122,7 @@ TEST_CASE("a_child_configures_the_log_though_another_thread_was_about_it") {
   for (int round = 0; round < 30; ++round) {
     const pid_t child = ::fork();
     if (child == 0) {
-      ::alarm(10);  // ends what waits for a thread that the child lacks
+      ::alarm(10);  // ends a wait for a thread that the child lacks
       log_configure(LogLevel::kWarn, "");
       ::_exit(0);
     }

@@ -12,7 +12,7 @@ namespace gshmem {
 namespace {
 
 std::string why(const char* pci, const char* library = NVML_DOUBLE) {
-  const DynamicLibrary kept(library);  // else its count of sessions would be another one's
+  const DynamicLibrary kept(library);  // keeps its count of sessions
   const nvml::GpuFabric fabric = nvml::gpu_fabric(pci, library);
   CHECK(*kept.function<int>("nvml_double_sessions") == 0);
   return fabric.why_none;
@@ -21,7 +21,7 @@ std::string why(const char* pci, const char* library = NVML_DOUBLE) {
 TEST_CASE("a_gpu_in_a_fabric_has_its_cluster_and_clique") {
   const nvml::GpuFabric fabric = nvml::gpu_fabric("0000:01:00.0", NVML_DOUBLE);
   CHECK(fabric.why_none == "");
-  CHECK(::dlopen(NVML_DOUBLE, RTLD_NOW | RTLD_NOLOAD) == nullptr);  // the library has gone
+  CHECK(::dlopen(NVML_DOUBLE, RTLD_NOW | RTLD_NOLOAD) == nullptr);  // the library is unloaded
   CHECK(fabric.clique == 7);
   for (std::size_t i = 0; i < fabric.cluster.size(); ++i) CHECK(fabric.cluster[i] == i + 1);
   CHECK(why("0000:01:00.0") == "");
@@ -34,8 +34,8 @@ TEST_CASE("links_between_gpus_have_native_atomics_or_not_or_nvml_does_not_say") 
   CHECK(between("0000:01:00.0", "0000:02:00.0") == true);
   CHECK(between("0000:02:00.0", "0000:01:00.0") == true);
   CHECK(between("0000:01:00.0", "0000:03:00.0") == false);
-  // Of a GPU that is hidden from this container the links of the visible one tell: to it, to a
-  // switch, to another GPU, none.
+  // For a GPU that is hidden from this container the links of the visible GPU decide: a link to it,
+  // to a switch, to another GPU, or no link.
   CHECK(between("0000:01:00.0", "0000:07:00.0") == true);
   CHECK(between("0000:02:00.0", "0000:07:00.0") == true);
   CHECK(between("0000:01:00.0", "0000:08:00.0") == false);
@@ -46,7 +46,7 @@ TEST_CASE("links_between_gpus_have_native_atomics_or_not_or_nvml_does_not_say") 
         std::nullopt);
 }
 
-// A signal during the load of libfabric ended the process without a message.
+// A signal while libfabric was being loaded ended the process without a message.
 TEST_CASE("signals_are_held_back_while_a_library_loads_and_no_longer") {
   const DynamicLibrary library(NVML_DOUBLE);
   CHECK(*static_cast<const bool*>(library.find("nvml_double_undisturbed")));

@@ -27,14 +27,14 @@ std::string hmac(const std::string& key, const std::string& text) {
 }  // namespace
 
 TEST_CASE("sha256_and_its_hmac_give_what_the_standards_say") {
-  // FIPS 180-2, appendix B, and the digest of nothing.
+  // The values are those of FIPS 180-2, appendix B, and the digest of an empty text.
   CHECK(sha("abc") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
   CHECK(sha("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq") ==
         "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1");
   CHECK(sha(std::string(1'000'000, 'a')) ==
         "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
   CHECK(sha("") == "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
-  // RFC 4231, sections 4.2, 4.3 and 4.7.
+  // The values are those of RFC 4231, sections 4.2, 4.3 and 4.7.
   CHECK(hmac(std::string(20, '\x0b'), "Hi There") ==
         "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7");
   CHECK(hmac("Jefe", "what do ya want for nothing?") ==

@@ -1,5 +1,5 @@
-// Memory that processes share: once in a process, where it was asked for, and gone after its last
-// user. What a process may have open of descriptors.
+// Tests memory that processes share: it is mapped once per process, at the requested address, and
+// freed after its last user. Tests the limit of open descriptors, too.
 #include "host/base/fd.h"
 #include "host/base/error.h"
 #include "host/base/shared_mapping.h"
@@ -26,7 +26,7 @@ namespace {
 
 constexpr std::uint64_t kBytes = 3 * 65536, kAlignment = std::uint64_t{1} << 30;
 
-/// Of addresses that this process has in use.
+/// Returns the bytes of address space that this process has in use.
 std::uint64_t address_bytes() {
   std::uint64_t pages = 0;
   std::ifstream("/proc/self/statm") >> pages;
@@ -36,7 +36,7 @@ bool is_mapped(void* page) { return ::msync(page, 1, MS_ASYNC) == 0 || errno != 
 
 }  // namespace
 
-// ftruncate(2) answered with SIGXFSZ, which ends the process without a word.
+// ftruncate(2) raised SIGXFSZ, which ended the process without a message.
 TEST_CASE("a_segment_beyond_the_limit_of_file_sizes_is_an_error_that_names_it") {
   rlimit before{};
   REQUIRE(::getrlimit(RLIMIT_FSIZE, &before) == 0);
@@ -91,7 +91,7 @@ TEST_CASE("a_limit_of_descriptors_or_threads_that_is_reached_is_named") {
     }
     if (descriptors_used_up_text() != "; no descriptor is left: " + descriptor_limit_text())
       ::_exit(2);
-    // Sanitizers open files where a thread starts.
+    // Sanitizers open files when a thread starts.
     for (int fd = 3; fd < 100; ++fd) ::close(fd);
     (void)::setrlimit(RLIMIT_NPROC, &one);
     if (::getuid() == 0 && ::setresuid(65534, 65534, 65534) != 0) ::_exit(3);

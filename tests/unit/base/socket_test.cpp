@@ -1,5 +1,5 @@
-// What a TCP socket of the library is set to, what an attempt to connect or to listen says, and the
-// number that a text stands for.
+// Tests the options of the library's TCP sockets, the errors of attempts to connect or to listen,
+// and the hash of a text.
 #include "host/base/net/socket.h"
 
 #include "host/base/fd.h"
@@ -171,7 +171,8 @@ TEST_CASE("an_address_with_its_port_is_resolved_and_another_text_is_an_error_tha
 
 TEST_CASE("a_text_has_the_same_cookie_everywhere_and_a_random_one_comes_once") {
   using Halves = std::array<std::uint64_t, 2>;
-  // FNV-1a of the text and 0xff, twice, from its offset basis and the number after that; by hand.
+  // The expected values are FNV-1a of the text and 0xff, computed by hand from the offset basis and
+  // from the next number.
   CHECK(std::bit_cast<Halves>(cookie_of("abc")) == Halves{0x365d0c5d2e23c491, 0x9eb4c56cd9aa8412});
   CHECK(random_cookie() != random_cookie());
 }

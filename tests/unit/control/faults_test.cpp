@@ -1,4 +1,4 @@
-// What a PE does about faults and about a job that ends, as its launcher sees it.
+// Tests how a PE treats faults, and the end of a job, as seen by its launcher.
 #include "host/base/log.h"
 #include "host/runtime/fault.h"
 #include "host/runtime/pe.h"
@@ -26,13 +26,13 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// What the launcher is told, in memory that a child shares.
+/// The messages to the launcher, in memory that a child shares.
 struct Told {
   int times = 0, code = -1;
   char reason[512] = "";
 };
 
-/// The only PE of its job, whose launcher lets it end by itself.
+/// The only PE of its job, whose launcher does not end it.
 class Alone final : public bootstrap::Bootstrap {
  public:
   explicit Alone(Told& told) : told_(told) {}
@@ -59,7 +59,7 @@ struct Ended {
   std::string lines;  ///< of the log
 };
 
-/// What becomes of a child that is a PE and does `body`.
+/// Runs `body` as a PE in a child and returns how the child ended.
 Ended end_of(abi::FaultPolicy policy, const std::function<void(Pe&, Alone&)>& body) {
   void* const shared =
       ::mmap(nullptr, sizeof(Told), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -106,7 +106,7 @@ TEST_CASE("who_ends_the_job_has_the_launcher_end_it_and_ends_itself") {
 
 TEST_CASE("who_hears_that_another_pe_ends_the_job_does_so_too_and_says_which") {
   const Ended ended = end_of(abi::FaultPolicy::kReport, [](Pe& pe, Alone&) {
-    std::thread([&] {  // of no PE so far
+    std::thread([&] {  // a thread that has not called for a PE
       pe.faults().hear({.pe = 1, .event = control::PeerEvent::kExited, .why = "", .status = 5});
     })
         .join();

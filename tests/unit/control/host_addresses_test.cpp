@@ -34,7 +34,7 @@ Config config_with(const char* uid_interface, AddressFamily uid_family = Address
   return config;
 }
 
-/// Addresses of host `node` in order, as text: "10.0.0.1 127.0.0.1".
+/// Returns the addresses of host `node` in order, as text: "10.0.0.1 127.0.0.1".
 std::string ordered(const std::vector<std::vector<Interface>>& hosts, int node,
                     const Config& config = config_with("")) {
   std::vector<Candidates> candidates;
@@ -48,7 +48,7 @@ std::string ordered(const std::vector<std::vector<Interface>>& hosts, int node,
   return text;
 }
 
-/// PE 0 of two, whose other one says nothing but the name of its host.
+/// PE 0 of two; the other PE gives only the name of its host.
 class WithNamed final : public Collectives {
  public:
   int rank() const noexcept override { return 0; }
@@ -64,7 +64,7 @@ class WithNamed final : public Collectives {
   int met = 0;
 };
 
-/// PE 1 of two, whose first one has the same addresses but for the last byte of all but the first.
+/// PE 1 of two; PE 0 has the same addresses except for the last byte of all but the first.
 class WithNeighbour final : public Collectives {
  public:
   int rank() const noexcept override { return 1; }
@@ -97,12 +97,12 @@ TEST_CASE("addresses_on_a_network_of_all_hosts_come_first") {
 }
 
 TEST_CASE("addresses_that_another_host_has_too_come_last") {
-  // Bridges of containers: the same network and the same address everywhere.
+  // Container bridges have the same network and the same address on every host.
   const auto bridge = interface("podman0", "172.17.0.1", 16);
   CHECK(ordered({{bridge, interface("eth0", "10.77.0.1", 24)},
                  {bridge, interface("eth0", "10.77.0.2", 24)}},
                 1) == "10.77.0.2 172.17.0.1");
-  // Routed hosts are on no common network.
+  // Routed hosts have no common network.
   CHECK(ordered({{bridge, interface("eth0", "10.1.0.1", 24)},
                  {bridge, interface("eth0", "10.2.0.1", 24)}},
                 0) == "10.1.0.1 172.17.0.1");
@@ -114,7 +114,7 @@ TEST_CASE("addresses_on_a_network_of_some_hosts_come_behind_those_of_all") {
                  {storage("10.88.0.2"), interface("eth0", "10.77.0.2", 24)},
                  {interface("eth0", "10.77.0.3", 24)}},
                 0) == "10.77.0.1 10.88.0.1");
-  // Of several such networks each host keeps its own order.
+  // If there are several such networks, each host keeps its own order.
   CHECK(ordered({{interface("eth0", "10.1.0.1", 24), interface("eth1", "10.2.0.1", 24)},
                  {interface("eth0", "10.2.0.2", 24), interface("eth1", "10.1.0.2", 24)},
                  {interface("eth0", "10.3.0.3", 24)}},
@@ -149,7 +149,7 @@ TEST_CASE("hosts_learn_each_other_s_names_and_who_has_no_interface_says_so_after
   const std::vector<Endpoint> ordered = agree_on_addresses(second, other, config_with(""));
   REQUIRE(ordered.size() == second.known);
   CHECK(ordered.back().ip == addresses.front().ip);
-  // On one host nobody calls.
+  // A job on one host has no calls between hosts.
   HostGroup alone = group_hosts({"this host", "this host"}, 0);
   CHECK_FALSE(agree_on_addresses(ranks, alone, config_with("=none77")).empty());
   CHECK(ranks.met == 2);

@@ -97,14 +97,14 @@ TEST_CASE("host_without_proc_is_warned_of") {
           if (unshare(CLONE_NEWNS) != 0 ||
               mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
               mount("none", "/proc", "tmpfs", 0, nullptr) != 0)
-            return;  // not allowed here
+            return;  // no permission
           (void)host_identity();
           const auto writes = capture.writes();
-          std::filesystem::create_directories("/proc/sys/kernel/random");  // a half of it
+          std::filesystem::create_directories("/proc/sys/kernel/random");  // without its file
           std::ofstream("/proc/sys/kernel/random/boot_id") << "0123456789";
           const std::string half = host_identity();
           const auto more = capture.writes();
-          (void)umount2("/proc", MNT_DETACH);  // leak checkers look at it
+          (void)umount2("/proc", MNT_DETACH);  // leak checkers read it
           expect(writes.size() == 1 && writes[0].find("/proc does not tell") != std::string::npos,
                  "a warning without /proc");
           expect(half.find("(boot 01234567, net 0,") != std::string::npos, half);

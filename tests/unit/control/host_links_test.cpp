@@ -1,4 +1,4 @@
-// A host's leader that waits for another one's call while others call.
+// Tests a host's leader that waits for the call of another leader while strangers call.
 #include "host/control/host_links.h"
 
 #include "host/base/net/candidates.h"
@@ -30,7 +30,7 @@ using namespace gshmem;
 
 namespace {
 
-/// Rank 0 of two, and what rank 1 would be told.
+/// Rank 0 of two; it records the contribution to rank 1.
 class Spy final : public Collectives {
  public:
   int rank() const noexcept override { return 0; }
@@ -38,7 +38,7 @@ class Spy final : public Collectives {
   void allgather(const void* send, void* recv, std::size_t bytes) override {
     std::memset(recv, 0, 2 * bytes);
     std::memcpy(recv, send, bytes);
-    Contact contact;  // all that leaders tell each other
+    Contact contact;  // all data that leaders exchange
     REQUIRE(bytes == sizeof(contact));
     std::memcpy(&contact, send, sizeof(contact));
     told.set_value(contact);
@@ -52,7 +52,7 @@ class Spy final : public Collectives {
   std::promise<Contact> told;
 };
 
-/// Rank 1 of two, whose rank 0 says that it listens at these ports of the loopback interface.
+/// Rank 1 of two; its rank 0 announces these ports of the loopback interface.
 class FromThem final : public Collectives {
  public:
   explicit FromThem(const std::vector<std::uint16_t>& ports) {
@@ -74,7 +74,7 @@ class FromThem final : public Collectives {
   Spy::Contact contact_{};
 };
 
-/// Rank 0, which waits for what `caller` does to its address.
+/// Runs rank 0, which waits while `caller` acts on its address.
 template <class Caller>
 std::vector<control::Link> links_with(const Config& config, double seconds, const Caller& caller,
                                       const std::vector<std::string>& hosts = {"here", "there"}) {
@@ -90,7 +90,7 @@ std::vector<control::Link> links_with(const Config& config, double seconds, cons
   return control::connect_hosts(spy, group, {loopback}, config, seconds);
 }
 
-/// The error of a leader whose only caller is `stranger`, which gets its address.
+/// Returns the error of a leader whose only caller is `stranger`, which gets its address.
 template <class Stranger>
 Error error_with(double seconds, const Stranger& stranger) {
   try {
@@ -107,7 +107,7 @@ Error error_with(double seconds, const Stranger& stranger) {
 TEST_CASE("callers_without_end_do_not_hold_up_the_timeout") {
   std::atomic<bool> over{false};
   const Error error = error_with(0.5, [&](const net::Endpoint& endpoint) {
-    // Ends when nobody listens any more.
+    // Ends when the port is closed.
     const Deadline limit(30 * test::kPatience);
     while (!limit.passed()) {
       const net::Attempt attempt = net::connect_to(endpoint, limit);
@@ -136,7 +136,7 @@ TEST_CASE("who_does_not_listen_or_takes_no_call_is_an_error_that_names_its_pe") 
   CHECK(error_of({}) == "PE 0 does not listen");
   net::Endpoint loopback;
   loopback.ip = {127, 0, 0, 1};
-  const std::uint16_t free = net::listen_on(loopback).endpoint.port;  // which is closed again
+  const std::uint16_t free = net::listen_on(loopback).endpoint.port;  // closed again
   CHECK(error_of({free}) == "PE 1 cannot connect to PE 0 on host here at 127.0.0.1:" +
                                 std::to_string(free) + ": " + std::strerror(ECONNREFUSED) +
                                 "; choose the network between the hosts with GSHMEM_UID_INTERFACE");
@@ -187,7 +187,7 @@ TEST_CASE("leaders_have_links_to_other_hosts_and_to_no_pe_of_their_own") {
   net::Endpoint loopback;
   loopback.ip = {127, 0, 0, 1};
   const net::Listener listener = net::listen_on(loopback);
-  // The second of two addresses answers.
+  // Only the second of two addresses answers.
   const std::uint16_t closed = net::listen_on(loopback).endpoint.port;
   FromThem spy({closed, listener.endpoint.port});
   const std::vector<control::Link> calls = control::connect_hosts(

@@ -1,5 +1,5 @@
-// PEs of one host, connected by LocalPeers as the runtime does it. Included by tests of what PEs of
-// a host pass each other.
+// PEs of one host, connected by LocalPeers as in the runtime. Included by tests of the data and
+// descriptors that PEs of a host exchange.
 #pragma once
 
 #include "host/base/collectives.h"
@@ -20,7 +20,7 @@ inline control::HostGroup one_host(int size, int me) {
 struct LocalHost {
   LocalHost(Collectives& boot, double timeout_seconds) : group(one_host(boot.size(), boot.rank())) {
     control::LocalPeers::Contact mine;
-    std::optional<Error> failure;  // thrown when the others have what they wait for
+    std::optional<Error> failure;  // thrown after the other PEs have what they wait for
     try {
       mine = local.open();
     } catch (const Error& error) {

@@ -1,5 +1,5 @@
-// The sockets between PEs of a host that are this thread, one after the other: in which order what
-// they pass each other comes is up to the test.
+// Tests the sockets between PEs of a host in one thread, which runs the PEs one after the other. So
+// the test decides in which order their messages arrive.
 #include "host/base/error.h"
 #include "host/base/fd.h"
 #include "host/base/shared_mapping.h"
@@ -28,8 +28,7 @@ using namespace gshmem::test;
 
 namespace {
 
-/// PEs that are this thread, of which all but the first have so many seconds for what they wait
-/// for.
+/// Several PEs in this thread; all but the first have the given time limit, in seconds.
 struct Pes {
   explicit Pes(int n, double seconds = 60) : peers(static_cast<std::size_t>(n)) {
     std::vector<control::LocalPeers::Contact> contacts;
@@ -37,7 +36,7 @@ struct Pes {
       groups.push_back(one_host(n, pe));
       contacts.push_back(peers[static_cast<std::size_t>(pe)].open());
     }
-    for (std::size_t pe = peers.size(); pe-- > 0;) {  // higher ones call lower ones
+    for (std::size_t pe = peers.size(); pe-- > 0;) {  // higher ones connect to lower ones
       for (control::Link& link : peers[pe].connect(groups[pe], contacts, pe > 0 ? seconds : 60))
         links.push_back(std::move(link));
     }
@@ -72,9 +71,9 @@ TEST_CASE("pes_of_another_process_than_the_first_are_a_chain") {
     groups.push_back(one_host(kPes, pe));
     contacts.push_back(pes[static_cast<std::size_t>(pe)].open());
   }
-  ++contacts[0].process;  // as if it were in another one
+  ++contacts[0].process;  // as if it were in another process
   std::vector<std::vector<int>> linked;
-  for (std::size_t pe = kPes; pe-- > 0;) {  // higher ones call lower ones
+  for (std::size_t pe = kPes; pe-- > 0;) {  // higher ones connect to lower ones
     linked.emplace_back();
     for (const control::Link& link : pes[pe].connect(groups[pe], contacts, 60))
       linked.back().push_back(link.pe);

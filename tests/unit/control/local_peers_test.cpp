@@ -1,5 +1,5 @@
-// The sockets between PEs of a host, PEs being processes: that they pass descriptors whatever
-// limits there are, and what they say when they cannot.
+// Tests the sockets between PEs of a host, where each PE is a process: they pass descriptors within
+// all limits, and their errors name the reason.
 #include "host/control/local_peers.h"
 
 #include "tests/bootstrap/run_ranks.h"
@@ -34,24 +34,25 @@ using namespace gshmem::test;
 
 namespace {
 
-/// To see whether an object may be looked at, UBSan makes pipes: without descriptors none may.
+/// UBSan creates pipes to test whether an object is readable, so it must not run without
+/// descriptors.
 bool objects_need_descriptors() {
   if (kUnderAsan) std::puts("skipped: UBSan, which is built in with ASan, needs descriptors");
   return kUnderAsan;
 }
 
-/// This process may open `more` descriptors and no further ones.
+/// Lets this process open `more` descriptors and no further ones.
 void leave_descriptors(int more) {
   rlimit limit{};
   check_errno(getrlimit(RLIMIT_NOFILE, &limit), "getrlimit");
-  std::vector<Fd> taken;  // the lowest that are free, whatever holes there are
+  std::vector<Fd> taken;  // the lowest that are free, so that no gap remains
   for (int i = 0; i <= more; ++i)
     taken.emplace_back(static_cast<int>(check_errno(open("/dev/null", O_RDONLY), "open")));
   limit.rlim_cur = static_cast<rlim_t>(taken.back().get());
   check_errno(setrlimit(RLIMIT_NOFILE, &limit), "setrlimit");
 }
 
-/// A descriptor that says whose it is.
+/// Returns a descriptor from which its owner's number can be read.
 Fd pipe_with(int number) {
   int ends[2];
   check_errno(pipe(ends), "pipe");
@@ -66,7 +67,7 @@ int number_in(const Fd& fd) {
   return number;
 }
 
-/// From now on system calls that wait end with EINTR now and then.
+/// Makes system calls that wait end with EINTR from time to time.
 void get_signals() {
   struct sigaction action {};
   action.sa_handler = [](int) {};  // without SA_RESTART
@@ -75,7 +76,7 @@ void get_signals() {
   check_errno(setitimer(ITIMER_REAL, &every_10_ms, nullptr), "setitimer");
 }
 
-/// `body(peers, boot)` on PEs of one host.
+/// Runs `body(peers, boot)` on PEs of one host.
 std::string run_pes(int size, double timeout_seconds,
                     const std::function<void(control::LocalPeers&, bootstrap::Bootstrap&)>& body) {
   IdChannel channel;
@@ -91,7 +92,7 @@ std::string run_pes(int size, double timeout_seconds,
 
 TEST_CASE("every_pe_gets_every_descriptor") {
   CHECK(run_pes(5, 60, [](control::LocalPeers& peers, bootstrap::Bootstrap& boot) {
-          // A pipe holds its number once, so each PE gives five.
+          // A pipe holds its number once, so each PE passes five.
           std::vector<Fd> pipes;
           for (int round = 0; round < 5; ++round) {
             const Fd mine = pipe_with(boot.rank() * 10 + round);
@@ -117,7 +118,7 @@ TEST_CASE("pe_without_descriptors_says_so_at_once") {
           } else {
             try {
               LocalHost(*boot, 60);
-            } catch (const Error& error) {  // where it notices
+            } catch (const Error& error) {  // the PE detects it here
               expect(error.code() == GSHMEMX_ERROR_PEER_FAILED, error.what());
             }
           }
@@ -150,8 +151,8 @@ TEST_CASE("pes_of_different_users_are_told_so") {
           if (rank == 1) {
             check_errno(setuid(54321), "setuid");
             try {
-              LocalHost(*boot, 1);          // connects, and is hung up on
-            } catch (const Error& error) {  // where it notices
+              LocalHost(*boot, 1);          // connects and loses the connection
+            } catch (const Error& error) {  // the PE detects it here
               expect(error.code() == GSHMEMX_ERROR_PEER_FAILED, error.what());
             }
           } else {
@@ -177,13 +178,12 @@ struct Address {
   [[nodiscard]] const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&un); }
 };
 
-/// As PEs name their sockets.
+/// Builds the name of a socket as PEs do.
 std::string socket_name(const control::LocalPeers::Contact& contact) {
   return strprintf("gshmem.%016lx%016lx", contact.name[0], contact.name[1]);
 }
 
-/// A letter of a PE: the word of the one to which it goes, who sends it and that it is a letter,
-/// and what it holds.
+/// Builds a message of a PE: the word of the receiver, the sender, the kind, and the content.
 std::string letter_of(const control::LocalPeers::Name& word, std::int32_t index,
                       const std::string& content, std::uint32_t epoch = 0) {
   struct {
@@ -195,7 +195,7 @@ std::string letter_of(const control::LocalPeers::Name& word, std::int32_t index,
   return std::string(reinterpret_cast<const char*>(&sender), sizeof(sender)) + content;
 }
 
-/// Sends a datagram with so many descriptors.
+/// Sends a datagram with the given number of descriptors.
 void send_with(const Fd& socket, const Address& to, std::string text, std::size_t descriptors) {
   iovec data{text.data(), text.size()};
   std::vector<char> control(CMSG_SPACE(descriptors * sizeof(int)));
@@ -235,13 +235,13 @@ TEST_CASE("who_does_not_know_the_word_or_is_not_to_call_is_refused") {
             const net::Frame hello =
                 net::make_frame({.kind = net::FrameKind::kHello, .rank = as}, name);
             check_errno(::send(stranger.get(), hello->data(), hello->size(), 0), "send");
-            char answer[40] = "";  // less than there is: the end comes when all have connected
+            char answer[40] = "";  // shorter than the data, which ends when all have connected
             expect(::recv(stranger.get(), answer, 39, MSG_WAITALL) == 39, "an answer");
             expect(std::string(answer + 32, 7) == "refused", answer + 32);
           };
           if (rank == 1) {
-            call(1, std::as_bytes(std::span(contacts[0].name)));  // which all users can read
-            call(0, std::as_bytes(std::span(contacts[0].word)));  // it is that one itself
+            call(1, std::as_bytes(std::span(contacts[0].name)));  // a name that all users can read
+            call(0, std::as_bytes(std::span(contacts[0].word)));  // the PE itself
           }
           const auto links = local.connect(group, contacts, 20 * kPatience);
           expect(links.size() == 1 && links[0].pe == 1 - rank, "connected");
@@ -266,8 +266,8 @@ TEST_CASE("letters_of_strangers_are_dropped_with_all_descriptors") {
               for (const std::size_t count : {2u, 5u}) send_with(stranger, to, text, count);
             };
             flood("h");
-            flood(letter_of(contacts[0].name, 1, "x"));     // which all users can read
-            flood(letter_of(contacts[0].word, 1, "x", 1));  // of an epoch that has not begun
+            flood(letter_of(contacts[0].name, 1, "x"));     // a name that all users can read
+            flood(letter_of(contacts[0].word, 1, "x", 1));  // an epoch that has not begun
             std::thread([&] {
               if (geteuid() != 0) return;
               check_errno(::syscall(SYS_setresuid, 65534, 65534, 65534), "setresuid");

@@ -1,4 +1,5 @@
-// Meetings of PEs that have an id in common. Letters go by a queue that the test empties, in order.
+// Tests how PEs that share only an id synchronize. Their messages pass through a queue, which the
+// test delivers in order.
 #include "host/runtime/meetings.h"
 
 #include "host/base/error.h"
@@ -17,10 +18,10 @@ using namespace gshmem;
 
 namespace {
 
-/// Some PEs, and a thread that brings their letters.
+/// Some PEs, and a thread that delivers their messages.
 class World {
  public:
-  /// A PE for each of the times that they wait at most, in seconds; 0 = for ever.
+  /// Makes one PE per time limit, in seconds; 0 = no limit.
   explicit World(const std::vector<double>& timeouts) {
     const int n = static_cast<int>(timeouts.size());
     for (int pe = 0; pe < n; ++pe) {
@@ -46,7 +47,7 @@ class World {
     carrier_.join();
   }
   Meetings& operator[](std::size_t pe) { return *pes_[pe]; }
-  /// What PE `pe` hears: the PEs that came, or the text of the error.
+  /// Returns what PE `pe` receives: the list of members, or the text of the error.
   std::future<std::string> meet(std::size_t pe, const Meetings::Place& place,
                                 std::uint32_t round = 0) {
     return std::async(std::launch::async, [this, pe, place, round]() -> std::string {
@@ -62,14 +63,14 @@ class World {
   }
 
   std::atomic<int> stopped{-1};     ///< PE
-  std::atomic<bool> looked{false};  ///< a thread that waits has looked whether its PE still runs
+  std::atomic<bool> looked{false};  ///< a waiting thread has checked whether its PE still runs
 
  private:
   struct Letter {
     Letter() = default;
     Letter(int sender, int receiver, net::ByteView content)
         : from(sender), to(receiver), bytes(content.begin(), content.end()) {}
-    int from = -1, to = -1;  ///< of nobody: the end
+    int from = -1, to = -1;  ///< -1: the last message
     net::Bytes bytes;
   };
   void post(Letter letter) {
@@ -119,7 +120,8 @@ TEST_CASE("members_of_a_meeting_hear_what_all_have_said") {
 
 TEST_CASE("who_waits_for_a_meeting_hears_of_it_at_once") {
   World world({0, 0});
-  // At best: without being woken a thread looks every 20 ms, which it has just done.
+  // Takes the shortest time: a thread that is not notified polls every 20 ms, and it has just
+  // polled.
   std::chrono::duration<double> least(1);
   for (int i = 0; i < 10; ++i) {
     const std::uint64_t id = world[0].make_id();
@@ -149,7 +151,7 @@ TEST_CASE("a_meeting_that_cannot_be_is_an_error_of_all_who_come") {
         "call: unique id 0x400000001 was made by no PE of this job");
   const auto both = [&](const Meetings::Place& first, const Meetings::Place& second) {
     auto other = world.meet(1, first);
-    // Time for its letter to be the first.
+    // Gives its message time to arrive first.
     CHECK(other.wait_for(std::chrono::milliseconds(50)) == std::future_status::timeout);
     const std::string said = world.meet(2, second).get();
     CHECK(other.get() == said);
@@ -173,7 +175,7 @@ TEST_CASE("rounds_of_an_id_are_meetings_of_their_own_and_may_come_again") {
     CHECK(world.meet(1, {id, 2, 1}, 5).get() == "01");
     CHECK(fifth.get() == "01");
   }
-  // A refusal ends all of them.
+  // A refusal ends all rounds of the id.
   auto fifth = world.meet(0, {id, 2, 0}, 5), sixth = world.meet(0, {id, 2, 0}, 6);
   for (auto* waits : {&fifth, &sixth})
     CHECK(waits->wait_for(std::chrono::milliseconds(30)) == std::future_status::timeout);

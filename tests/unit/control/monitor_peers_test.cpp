@@ -1,5 +1,5 @@
-// A monitor whose peers the test plays: what it tells whom, and when, of what they say and of how
-// their connections end.
+// Tests a monitor whose peers are played by the test: which news it sends to which peer, and when,
+// after what they send and after their connections end.
 #include "host/base/deadline.h"
 #include "host/base/net/socket.h"
 #include "host/control/monitor.h"
@@ -44,11 +44,11 @@ Frame ended(int pe, PeerEvent event) {
   return of_kind(FrameKind::kEnded, pe, static_cast<std::uint32_t>(event));
 }
 
-/// One with two ends in this process.
+/// A connection with both ends in this process.
 enum class Kind { kUnix, kTcp, kNoSocket };
 
 std::pair<Fd, Fd> connection(Kind kind) {
-  if (kind == Kind::kNoSocket) {  // an error that no process makes by its end
+  if (kind == Kind::kNoSocket) {  // an error that the end of a process does not cause
     int ends[2];
     check_errno(pipe2(ends, O_NONBLOCK | O_CLOEXEC), "pipe2");
     return {Fd(ends[0]), Fd(ends[1])};
@@ -75,7 +75,7 @@ std::pair<Fd, Fd> connection(Kind kind) {
   return {std::move(mine), std::move(theirs)};
 }
 
-/// PE `me` of PEs on the hosts of these names.
+/// PE `me` of PEs on the named hosts.
 class Rig {
  public:
   Rig(const std::vector<std::string>& hosts, int me, Kind to_others = Kind::kTcp)
@@ -119,14 +119,14 @@ class Rig {
   void say(int pe, const Frame& frame) {
     (void)::send(peers_.at(pe).fd().get(), frame->data(), frame->size(), MSG_NOSIGNAL);
   }
-  /// The end of PE `pe`, by a reset where `resets`.
+  /// Closes the connection of PE `pe`, by a reset if `resets`.
   void close(int pe, bool resets = false) {
     const linger at_once{1, 0};
     const Fd fd = std::move(peers_.at(pe)).take_fd();
     if (resets) (void)setsockopt(fd.get(), SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
     peers_.erase(pe);
   }
-  /// The next frame for PE `pe`; null when its connection has ended.
+  /// Returns the next frame for PE `pe`; null when its connection has ended.
   Frame hears(int pe) {
     net::Stream& stream = peers_.at(pe);
     const Deadline deadline(kSeconds);
@@ -136,7 +136,7 @@ class Rig {
       if (!net::wait_for(stream.fd(), POLLIN, deadline)) throw std::runtime_error("silence");
     }
   }
-  /// What PE `pe` hears next, as text.
+  /// Returns the next frame for PE `pe` as text.
   std::string heard(int pe) {
     const Frame frame = hears(pe);
     if (!frame) return "end";
@@ -149,12 +149,12 @@ class Rig {
                                                                : "kind ";
     return what + text_of(told);
   }
-  /// Whether all that this PE has to say to PE `pe` so far is said.
+  /// Returns the frames for PE `pe` after everything so far has been sent.
   std::string heard_now(int pe) {
     monitor_->contribute(of_kind(FrameKind::kPart, group_.me(), static_cast<std::uint32_t>(pe)));
     return heard(pe);
   }
-  /// All events so far, when what PE `from` has said is taken in.
+  /// Returns all events so far, after the frames of PE `from` have been read.
   std::string events_after(int from) {
     {
       const std::lock_guard lock(mutex_);
@@ -167,7 +167,7 @@ class Rig {
       throw std::runtime_error("no marker");
     return events_;
   }
-  /// All events, once there are any.
+  /// Returns all events as soon as there is one.
   std::string events() {
     std::unique_lock lock(mutex_);
     (void)changed_.wait_for(lock, std::chrono::duration<double>(kSeconds),
@@ -184,7 +184,7 @@ class Rig {
   }
 
   std::atomic<int> ticks{0};
-  std::function<void()> in_tick;  ///< set before ticks are asked for
+  std::function<void()> in_tick;  ///< set before the first tick
 
  private:
   static std::string text_of(const PeerNews& told) {
@@ -220,10 +220,10 @@ TEST_CASE("an_end_is_told_at_once_and_is_news_a_moment_later") {
   Rig rig(kOneHost, 0);
   rig.close(1);
   for (const int pe : {2, 3}) CHECK(rig.heard(pe) == "ended 1 died");
-  CHECK(rig.events_after(2).empty());  // somebody may say more
+  CHECK(rig.events_after(2).empty());  // other PEs may still send news
   for (const int pe : {2, 3}) CHECK(rig.heard(pe) == "news 1 died");
   CHECK(rig.events() == "1 died;");
-  // What follows may be its effect: it is said here, and not told.
+  // A later end may be a consequence: it is an event here, but no news for others.
   rig.close(2);
   rig.say(3, ended(2, PeerEvent::kDied));
   const Deadline deadline(kSeconds);
@@ -235,7 +235,7 @@ TEST_CASE("an_end_is_told_at_once_and_is_news_a_moment_later") {
 
 namespace {
 
-/// A busy machine may take its time in most rounds.
+/// Retries, because a round can be slow on a busy machine.
 template <class Round>
 bool holds_once(const Round& round) {
   for (int i = 0; i < 50; ++i)
@@ -275,7 +275,7 @@ TEST_CASE("who_ends_tells_all_unless_they_have_heard_of_the_cause") {
   rig->ending({0, PeerEvent::kStopped, ": again"});
   CHECK(rig.heard_now(1) == "nothing");
   rig.say(2, news(2, PeerEvent::kStopped));
-  CHECK(rig.events_after(2) == "2 stopped;");  // the others' faults are said all the same
+  CHECK(rig.events_after(2) == "2 stopped;");  // faults of others are reported nevertheless
 
   Rig told(kOneHost, 0);
   told.say(1, news(1, PeerEvent::kStopped));
@@ -334,7 +334,7 @@ TEST_CASE("who_leaves_says_goodbye_after_all_that_it_knows_and_waits_for_other_h
   left.get();
   CHECK(rig.events().find("2 died") == std::string::npos);
 
-  CHECK(holds_once([] {  // for those of this host nobody waits
+  CHECK(holds_once([] {  // PEs of this host need no wait
     Rig here(kOneHost, 0);
     const auto begin = Clock::now();
     here->leave();

@@ -1,4 +1,4 @@
-// Monitors whose sockets or whose descriptors are short.
+// Tests monitors whose sockets are full or whose descriptors have run out.
 #include "host/control/monitor.h"
 
 #include "host/control/local_peers.h"
@@ -25,12 +25,12 @@ using namespace gshmem::test;
 
 namespace {
 
-/// The group of PE `me` of two, and its connection to the other one.
+/// The group of PE `me` of two, and its connection to the other PE.
 struct Pair {
   explicit Pair(Collectives& boot)
       : group(control::group_hosts({"host", "host"}, boot.rank())),
         links(local.connect(group, allgather(boot, local.open()), 10.0 * kPatience)) {}
-  /// A socket of which the kernel takes the least.
+  /// Sets the smallest buffer that the kernel allows.
   void send_little() {
     const int least = 0;
     check_errno(setsockopt(links[0].fd.get(), SOL_SOCKET, SO_SNDBUF, &least, sizeof(least)),
@@ -40,13 +40,13 @@ struct Pair {
   control::HostGroup group;
   std::vector<control::Link> links;
 };
-/// Bytes, of which such a socket takes some 5 KiB at a time.
+/// Far more bytes than such a socket takes at a time, which is about 5 KiB.
 constexpr std::size_t kLong = std::size_t{256} << 10;
 
-/// Keeps a monitor's thread in its first tick until it may go on.
+/// Holds a monitor's thread in its first tick until it may go on.
 class Hold {
  public:
-  /// In the tick: true in the first one, when it goes on.
+  /// Runs in the tick; returns true in the first one, after it was released.
   bool tick() {
     if (!std::exchange(first_, false)) return false;
     held_.set_value();
@@ -65,7 +65,7 @@ class Hold {
   std::promise<void> held_, go_;
 };
 
-/// Of a processor, by the calling thread.
+/// Returns the processor time of the calling thread.
 double thread_seconds() {
   timespec time{};
   check_errno(clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time), "clock_gettime");
@@ -87,7 +87,7 @@ control::Monitor::Callbacks callbacks_with(
 
 TEST_CASE("a_pe_that_ends_for_another_one_waits_for_the_death_of_that_one") {
   constexpr int kPes = 2;
-  const int last = GENERATE(0, 1);  // who ends
+  const int last = GENERATE(0, 1);  // the PE that ends last
   IdChannel channel;
   CHECK(run_processes(kPes, [&](int rank) {
           const auto boot = channel.join(rank, kPes, uid_config());
@@ -118,7 +118,7 @@ TEST_CASE("a_monitor_that_ends_the_job_sleeps_until_the_others_are_told") {
           const auto tick = [&] {
             if (!hold.tick() || rank == 1) return;
             self->tick_every(
-                std::chrono::milliseconds(100));  // a request that is not taken while the job ends
+                std::chrono::milliseconds(100));  // a request that waits while the job ends
             const double before = thread_seconds();
             const auto begin = std::chrono::steady_clock::now();
             self->ending({0, control::PeerEvent::kStopped, std::string(kLong, 'a')}, -1);

@@ -1,6 +1,6 @@
-// All PEs of a job, as threads and as processes, on one host: that their collectives do what those
-// of every bootstrap do, what they say of a PE that dies, ends the job or does not come, and that
-// init goes by them. Jobs on several hosts are in tests/hosts.
+// Tests all PEs of a job on one host, as threads and as processes: collectives pass the conformance
+// suite of bootstraps, and errors name a PE that dies, leaves or does not come. Init uses these
+// collectives. tests/hosts has jobs on several hosts.
 #include "host/base/deadline.h"
 #include "host/base/together.h"
 #include "host/runtime/pe.h"
@@ -49,7 +49,7 @@ std::string run_forked(int size, const std::function<void(int)>& body) {
   return run_processes(size, body);
 }
 
-/// Runs `body` on every PE of a job that has met by a unique id.
+/// Runs `body` on every PE of a job that was connected by a unique id.
 std::string run_job(Runner run, int size, const std::function<void(Met&)>& body) {
   IdChannel channel;
   return run(size, [&](int rank) {
@@ -58,7 +58,7 @@ std::string run_job(Runner run, int size, const std::function<void(Met&)>& body)
   });
 }
 
-/// PE size-1 ends the job while the others wait; they are told who and why.
+/// PE size-1 ends the job while the others wait; they learn which PE ended and why.
 void end_reaches_the_others(Met& ranks) {
   const int last = ranks.size() - 1;
   ranks.barrier();
@@ -122,7 +122,7 @@ TEST_CASE("a_pe_that_does_not_connect_is_missed_before_the_others_end_the_report
   CHECK(run_threads(2, [&](int rank) {
           bootstrap::Bootstrap& boot = *boots[static_cast<std::size_t>(rank)];
           control::LocalPeers local;
-          struct {  // what PEs greet each other with
+          struct {  // the greeting between PEs
             net::Cookie host;
             control::LocalPeers::Contact contact;
           } mine{net::cookie_of(control::host_identity()), local.open()};
@@ -162,7 +162,7 @@ TEST_CASE("missing_pe_is_named_after_the_timeout_and_again") {
           ranks->plane().collectives().set_timeout(0.2);
           for (int i = 0; i < 2; ++i) {
             const Error error = expect_error([&] { ranks->barrier(); });
-            // That PE leaves at once, which the others hear when their time may not be up.
+            // That PE leaves at once, which the others may learn before their time is up.
             const std::string what = error.what();
             expect(what.find("PE 1 ") == 0 || what.find("PE 3 ") == 0, what);
           }
@@ -180,7 +180,7 @@ TEST_CASE("pe_that_dies_is_named") {
         }) == "");
 }
 
-// Else a call that ends for that reason would report a fault of its own, which names no PE.
+// If it did not, the next call to fail would report a fault of its own, which names no PE.
 TEST_CASE("pe_that_leaves_is_said_to_have_left") {
   Ranks boots = bootstrap::create_threads(2, 60 * kPatience);
   CHECK(run_threads(2, [&](int rank) {
@@ -298,7 +298,7 @@ TEST_CASE("letters_come_in_order_from_every_pe") {
           const auto boot = channel.join(rank, kPes, config);
           std::mutex mutex;
           std::condition_variable came;
-          std::vector<int> read(kPes, 0);  // of each PE
+          std::vector<int> read(kPes, 0);  // by sender
           bool right = true;
           control::Plane plane(
               *boot, config,
@@ -342,7 +342,7 @@ TEST_CASE("news_that_come_during_init_are_told_when_it_is_over") {
         };
         if (rank == 1) {
           plane.monitor().stopped("a fault");
-          write();  // comes after it
+          write();  // arrives after the fault
           return letter.get_future().wait();
         }
         letter.get_future().wait();
@@ -382,7 +382,7 @@ TEST_CASE("a_pe_whose_init_fails_alone_has_the_launcher_end_the_job") {
                                   "this one: rank 0 is gone\n"});
     CHECK(said == "1: PE 1 failed during init: rank 0 is gone");
   }
-  // A launcher that starts more knows that all end.
+  // A launcher that starts more PEs learns that all of them end.
   expect_error(GSHMEMX_ERROR_NOT_SUPPORTED, "a job of 65537 PEs; this version takes up to 65536",
                [&] { Pe(std::make_unique<Broken>(said, 65537), options); });
 }

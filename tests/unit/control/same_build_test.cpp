@@ -43,7 +43,7 @@ TEST_CASE("pes_of_two_builds_are_told_so_with_both") {
                         Catch::Contains("PE 1 gshmem 9.8.7 (ABI " + std::to_string(mine.abi + 1)) &&
                         Catch::Contains("all PEs of a job need one build"));
   other = mine;
-  other.layouts ^= 1;  // of one version, with structs of its own
+  other.layouts ^= 1;  // the same version with other struct layouts
   OtherBuild patched(other);
   CHECK_THROWS_AS(require_same_build(patched), Error);
 }

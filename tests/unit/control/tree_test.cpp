@@ -27,15 +27,15 @@ bool is_linked(const HostGroup& group, int pe) {
   return mine.parent == pe || has(mine.children, pe) || has(mine.across, pe);
 }
 
-/// `n` hosts of so many PEs, which are dealt out in turn.
+/// Returns the host of each PE: `n` hosts take turns, with the given number of PEs.
 std::vector<std::string> hosts_of(int n, int pes) {
   std::vector<std::string> hosts;
   for (int pe = 0; pe < n * pes; ++pe) hosts.push_back(std::to_string(pe % n));
   return hosts;
 }
 
-/// The trees of a whole job; a connection is a queue, and frames arrive in any order that queues
-/// allow.
+/// The trees of a whole job. A connection is a queue, and the test delivers frames in any order
+/// that queues allow.
 class Job {
  public:
   explicit Job(const std::vector<std::string>& hosts)
@@ -65,7 +65,7 @@ class Job {
     }
   }
 
-  /// Host `of` brings `value(pe)` of each of its PEs.
+  /// Host `of` contributes `value(pe)` for each of its PEs.
   template <class Value>
   void contribute(int leader, std::uint64_t number, const Value& value) {
     Pes values;
@@ -86,7 +86,7 @@ class Job {
       if (is_leader(pe)) come(pe, number);
   }
 
-  /// Until nothing is on its way.
+  /// Delivers frames until none is pending.
   void settle(unsigned seed = 1) {
     for (;;) {
       for (int from = 0; from < size(); ++from) collect(from);
@@ -108,12 +108,12 @@ class Job {
   }
 
   std::vector<std::vector<Frame>> heard;  ///< by PE
-  int missing;                            ///< what leaders say of their host
-  int stopped = -1;                       ///< what comes for this PE waits
+  int missing;                            ///< the missing PE that leaders report for their host
+  int stopped = -1;                       ///< frames for this PE are not delivered
   Pes order;
   int frames_moved = 0;
   std::size_t most_bytes = 0;      ///< of a payload
-  std::vector<std::size_t> moved;  ///< by PE: bytes that it has sent or got
+  std::vector<std::size_t> moved;  ///< by PE: bytes that it has sent or received
 
  private:
   void collect(int from) {
@@ -131,7 +131,7 @@ class Job {
   std::map<std::pair<int, int>, std::deque<Frame>> on_the_way_;
 };
 
-/// Hosts of 3, 1, 2, 1, 3, 1, 2 PEs, dealt out in no order.
+/// Hosts of 3, 1, 2, 1, 3, 1 and 2 PEs, in irregular order.
 const std::vector<std::string> kIrregular{"c", "a", "b", "a", "d", "e", "e",
                                           "a", "f", "e", "g", "g", "b"};
 
@@ -157,7 +157,7 @@ TEST_CASE("tree_has_every_pe_once_and_pe_0_on_top") {
     std::vector<int> parents(hosts.size(), -2);
     for (int pe = 0; pe < n; ++pe) {
       const Neighbours mine = neighbours_of(group_hosts(hosts, pe));
-      CHECK_FALSE(has(mine.across, mine.parent));  // who hears of something hears of it once
+      CHECK_FALSE(has(mine.across, mine.parent));  // each PE receives news once
       for (const int child : mine.children) {
         CHECK_FALSE(has(mine.across, child));
         CHECK(parents[static_cast<std::size_t>(child)] == -2);
@@ -170,7 +170,7 @@ TEST_CASE("tree_has_every_pe_once_and_pe_0_on_top") {
   }
 }
 
-// Of 4,096 PEs none moves the parts of all, 64 bytes for each of 4,096 * 4,096.
+// No PE of 4,096 forwards the parts of all PEs, which are 64 bytes for each of 4,096 * 4,096 pairs.
 TEST_CASE("parts_reach_every_pe_and_cost_each_host_alike_whatever_its_place") {
   const int n_hosts = GENERATE(1, 2, 3, 8, 21, 32);
   constexpr int kPes = 2;
@@ -187,7 +187,7 @@ TEST_CASE("parts_reach_every_pe_and_cost_each_host_alike_whatever_its_place") {
                           net::Bytes(kBytes, std::byte(from ^ to))));
   }
   job.settle();
-  double steps = 0;  // of a way between hosts, at most
+  double steps = 0;  // the longest path between hosts
   while (1 << static_cast<int>(steps) < n_hosts) ++steps;
   const auto frame = static_cast<double>(net::FrameHeader::kBytes + kBytes);
   for (int pe = 0; pe < job.size(); ++pe) {
@@ -201,7 +201,7 @@ TEST_CASE("parts_reach_every_pe_and_cost_each_host_alike_whatever_its_place") {
     CHECK(senders.size() == n);
     const auto moved = static_cast<double>(job.moved[static_cast<std::size_t>(pe)]);
     if (!job.is_leader(pe)) CHECK(moved == frame * 2 * static_cast<double>(n - 1));
-    // Half of the steps on average, in and out, of as many parts as the host's PEs have.
+    // Half of the steps on average, in and out, each with as many parts as the host has PEs.
     CHECK(moved <= frame * kPes * static_cast<double>(n) * (steps + 2) * 1.25);
   }
 }
@@ -252,7 +252,7 @@ TEST_CASE("missing_pe_is_told_to_all_hosts_once") {
       CHECK(net::header_of(frames[0]).kind == FrameKind::kMissing);
       CHECK(net::header_of(frames[0]).rank == late);
     }
-    // It comes after all: the collective ends as if nothing had been.
+    // It comes last: the collective completes as if the leader had not been late.
     job.come(late_leader, 1);
     job.settle();
     for (int pe = 0; pe < job.size(); ++pe) {

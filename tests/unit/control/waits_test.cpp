@@ -1,4 +1,4 @@
-// Long waits: the text of their warnings, and which of them end, by what PEs have told.
+// Tests long waits: the text of their warnings, and which waits end after what other PEs report.
 #include "host/base/log.h"
 #include "host/runtime/waits.h"
 #include "tests/capture.h"
@@ -19,7 +19,7 @@ using namespace gshmem::test;
 
 namespace {
 
-/// PE 0 of two, whose letters come to PE 1 and back. What it raises is noted.
+/// PE 0 of two, which exchanges messages with PE 1. The faults that it raises are recorded.
 struct Rig {
   std::unique_ptr<abi::Control> control = std::make_unique<abi::Control>();
   std::vector<char> heap = std::vector<char>(64);
@@ -49,7 +49,7 @@ struct Rig {
 
   Rig() {
     state.control = control.get();
-    state.heap = heap.data() - abi::kInternalBytes;  // what is before it is not touched
+    state.heap = heap.data() - abi::kInternalBytes;  // memory before it is not accessed
     state.heap_bytes = abi::kInternalBytes + heap.size();
     state.my_pe = 0;
     state.n_pes = 2;
@@ -64,7 +64,7 @@ struct Rig {
     std::strcpy(record.call, call);
     return record;
   }
-  /// The waiter looks, then the monitor does.
+  /// The waiter checks, then the monitor does.
   void look(int times = 1) {
     for (int i = 0; i < times; ++i) {
       ++control->waits[0].waited;
@@ -135,8 +135,8 @@ TEST_CASE("a_wait_for_a_pe_that_has_gone_ends_when_it_has_looked_again_and_found
   rig.look(2);
   rig.waits.hear({1, control::PeerEvent::kLeft});
   rig.look(2);
-  CHECK(rig.raised.empty());  // what it waits for may have come since it looked
-  (void)rig.waits.look();     // it has not looked
+  CHECK(rig.raised.empty());  // the expected signal may have arrived since the last check
+  (void)rig.waits.look();     // PE 1 has not checked
   CHECK(rig.raised.empty());
   rig.look();
   CHECK(rig.raised ==
@@ -149,7 +149,7 @@ TEST_CASE("a_wait_for_a_pe_that_waits_in_a_collective_of_all_ends_where_both_hav
       Rig rig;
       for (int i = 0; i < threads; ++i) rig.other.count_thread();
       const Waits::Call there(rig.other, "gshmem_malloc");
-      rig.of_other = later ? 5 : 4;  // PE 0 has come to the fourth
+      rig.of_other = later ? 5 : 4;  // PE 0 has reached the fourth collective
       (void)rig.wait_for(1, "gshmem_barrier_all", 1);
       rig.look(6);
       REQUIRE(rig.raised.empty() == !(later && threads == 1));
