@@ -1,5 +1,6 @@
-// Collectives of groups of which one lane is late: after each of its meetings, and in each of its
-// waits, until nobody else can go on. What no meeting keeps in order then goes wrong.
+// Runs collectives of groups of which one lane is late: it stops after each of its
+// synchronizations, and in each of its waits, until no other lane can go on. Steps whose order no
+// synchronization keeps then give wrong results.
 #include "tests/unit/lanes/job.h"
 
 #include <catch2/catch.hpp>
@@ -14,7 +15,7 @@ namespace {
 
 using device::CallKind, device::ReduceOp, device::TeamCall;
 
-constexpr std::uint64_t kCalls = 2;  ///< of a group in a row
+constexpr std::uint64_t kCalls = 2;  ///< calls of a group in a row
 constexpr std::size_t kMost = 2048;  ///< bytes of an array
 
 struct Call {
@@ -26,7 +27,7 @@ struct Call {
   std::size_t bytes;
   [[nodiscard]] TeamCall of() const { return {&state, "test", team, dest, source, bytes}; }
 };
-/// Byte `i` of the source of PE `pe` in call `number`.
+/// Returns byte `i` of the source of PE `pe` in call `number`.
 std::uint8_t byte(int pe, std::uint64_t number, std::size_t i) {
   return static_cast<std::uint8_t>(
       (number * 151 + static_cast<std::uint64_t>(pe) * 59 + i * 13) * 0x9e3779b97f4a7c15u >> 56);
@@ -35,12 +36,12 @@ std::uint8_t byte(int pe, std::uint64_t number, std::size_t i) {
 struct Collective {
   const char* name;
   int (*make)(const Call& call);
-  /// What byte `i` of the result is for member `me`; `of(pe, i)` are the sources.
+  /// Returns the expected byte `i` of the result of member `me`; `of(pe, i)` reads the sources.
   using Of = std::function<std::uint8_t(int pe, std::size_t i)>;
   std::uint8_t (*result)(const Call& call, std::size_t i, const Of& of);
   bool gives_parts, gets_parts;
   bool in_place = false;
-  bool frees_source = true;  ///< when it returns, and not only when all members have returned
+  bool frees_source = true;  ///< when it returns, not only when all members have returned
 };
 constexpr int kRoot = 1;
 
@@ -101,7 +102,7 @@ const Collective kInscan{
 const Collective kInscanInPlace{
     "inscan in place", kInscan.make, kInscan.result, false, false, true};
 
-/// Every lane puts its part to the next PE, and all meet.
+/// Every lane puts its part to the next PE, then all lanes synchronize.
 void put_right(const Call& c) {
   for (std::size_t i = static_cast<std::size_t>(c.group.size() - 1 - c.group.rank); i < c.bytes;
        i += static_cast<std::size_t>(c.group.size()))
@@ -138,7 +139,7 @@ const Collective kTeamBarrier{"team_barrier",
                                                             static_cast<int>(c.team->handle));
                               },
                               from_left, false, false};
-/// With the arguments checked.
+/// A collective whose arguments are checked.
 const Collective kCheckedFcollect{"fcollect, checked",
                                   [](const Call& c) {
                                     return api::fcollect({c.state, "test"}, c.group,
@@ -147,7 +148,7 @@ const Collective kCheckedFcollect{"fcollect, checked",
                                   },
                                   gathered, false, true};
 
-/// The arrays as one row.
+/// Makes a tile of one row from the arrays.
 device::TileCall tile_call(const Call& c, device::TileCall::Part part, bool for_all, bool ends) {
   const auto side = [](std::uint8_t* first) {
     return device::TileSide{reinterpret_cast<char*>(first), 0, 1};
@@ -191,7 +192,8 @@ const Collective kGatherTiles{"allgather of tiles",
                               },
                               gathered, false, true};
 
-/// The wait after a pull waits for nobody, and meets: what a lane did before it, all see after it.
+/// The wait after a pull waits for no other PE, but it synchronizes: all lanes see after it what a
+/// lane did before it.
 const Collective kWaitForPull{
     "wait after a pull",
     [](const Call& c) {
@@ -204,14 +206,14 @@ const Collective kWaitForPull{
     [](const Call& c, std::size_t i, const Collective::Of& of) { return of(c.me, i); }, false,
     false};
 
-/// Calls of all PEs, one after the other with nothing between.
+/// Runs the calls of all PEs, one after the other with no synchronization between them.
 class Rounds {
  public:
-  /// Every run begins as if after `packets` collectives by packets; 0: after those of the last one.
+  /// Every run begins as if after `packets` collectives by packets; 0: after those of the last run.
   Rounds(const Shape& shape, const Collective& what, std::size_t bytes, std::uint32_t packets)
       : job_(shape), what_(what), bytes_(bytes), packets_(packets) {}
 
-  /// What went wrong first; empty: nothing.
+  /// Returns the first difference; empty: there is none.
   std::string run(const Late& late, When when) {
     wrong_.clear();
     first_ += calls();
@@ -240,7 +242,7 @@ class Rounds {
     std::uint64_t& begun = begun_[static_cast<std::size_t>(me)];
     for (std::uint64_t number = first_; number < first_ + calls() && wrong_.empty(); ++number) {
       if (number % groups != own) continue;
-      // A group begins when one lane of the other one has returned, whichever.
+      // A group begins when any lane of the other group has returned.
       for (unsigned polls = 1; begun < number && wrong_.empty(); ++polls) lanes().pause(polls);
       make_call(group, me, own, number);
       if (groups == 1 || number / groups % 2 == static_cast<std::uint64_t>(group.rank))
@@ -288,7 +290,7 @@ class Rounds {
   std::string wrong_;
 };
 
-/// Every lane is late at every place once. Ends with the first thing that goes wrong.
+/// Makes every lane late once at every point where it can stop. Ends with the first failure.
 void test_late(const Shape& shape, const Collective& what, std::size_t bytes,
                std::uint32_t packets = 0) {
   Rounds rounds(shape, what, bytes, packets);
@@ -354,7 +356,7 @@ TEST_CASE("moves_hold_late_lanes") {
   test_late(two_groups(kPackets), kFcollect, 24);
   test_late(two_groups(kFlat), kCollect, 24);
   test_late(two_groups(kPackets), kCheckedFcollect, 24);
-  // Flags begin again; there the last lane clears packets of others, and sends none.
+  // The flags wrap around there; the last lane clears packets of others, and sends none.
   test_late(kFourLanes, kFcollect, 24, 0x7ffffffe);
 }
 TEST_CASE("collectives_in_levels_hold_late_lanes") {
@@ -384,7 +386,7 @@ TEST_CASE("collectives_of_tiles_hold_late_lanes") {
   }
 }
 
-// The first PE makes no call.
+// The first PE does not make the call.
 TEST_CASE("all_lanes_learn_that_a_member_did_not_come") {
   const auto test = [](const Shape& shape, const Collective& what) {
     INFO(what.name << ", " << shape.name);
@@ -418,7 +420,7 @@ TEST_CASE("all_lanes_learn_that_a_member_makes_another_call") {
   };
   REQUIRE(lanes().run(status.size(), body, {status.size(), 0, Late::Where::kAfterMeeting},
                       When::kAtOnce, nullptr));
-  // A member looks at the one after it.
+  // A member checks the member after it.
   CHECK(status == std::vector<int>{GSHMEMX_ERROR_SYMMETRY, GSHMEMX_ERROR_SYMMETRY,
                                    GSHMEMX_ERROR_SYMMETRY, GSHMEMX_ERROR_SYMMETRY, 0, 0});
 }

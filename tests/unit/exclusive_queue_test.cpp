@@ -1,4 +1,4 @@
-// A queue of one thread whose NIC consumes nothing, of a PE that is stopped.
+// Tests a queue of one thread whose NIC consumes nothing, on a PE that is stopped.
 #include <gshmem/device/network/network_path.h>
 
 #include "tests/unit/no_launch.h"
@@ -36,12 +36,12 @@ class StoppedPe {
     state_.nic.max_message = 4096;
     state_.nic.traits = abi::QueueTraits::of(
         {.depth = kDepth, .batch = kDepth / 4, .kind = abi::QueueKind::kExclusive});
-    view_.number = 1;  // it is connected
+    view_.number = 1;  // connected
     control_.stop = 1;
   }
   [[nodiscard]] const abi::DeviceState& state() const { return state_; }
   char* heap() { return heap_.data(); }
-  /// Nothing is reserved that was not published.
+  /// Every reserved entry was published.
   [[nodiscard]] bool whole() const {
     return cursor_.reserved == abi::PublishedWord::end(cursor_.ready);
   }
@@ -68,11 +68,11 @@ TEST_CASE("a_call_that_finds_no_room_in_an_exclusive_queue_leaves_no_hole") {
   }
   REQUIRE(pe.whole());
   const std::uint64_t full = pe.reserved();
-  nic::put_word(pe.state(), pe.heap(), 1, sizeof(std::uint64_t), 0);  // the short way
+  nic::put_word(pe.state(), pe.heap(), 1, sizeof(std::uint64_t), 0);  // the short path
   CHECK(pe.whole());
   const std::array<char, 100> elsewhere{};
   nic::put(Thread{}, pe.state(), pe.heap(), elsewhere.data(), elsewhere.size(), 0,
-           nic::Reuse::kAtQuiet);  // the long way
+           nic::Reuse::kAtQuiet);  // the long path
   CHECK(pe.whole());
   CHECK(pe.reserved() == full);
 }

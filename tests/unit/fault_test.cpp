@@ -1,4 +1,4 @@
-// The whole text of each kind of fault, as programs and logs show it.
+// Tests the whole text of each kind of fault, as programs and logs show it.
 #include "host/runtime/fault.h"
 
 #include <gshmem/gshmem.h>
@@ -120,13 +120,13 @@ TEST_CASE("what_is_not_supported_and_other_faults_have_their_words") {
         "gshmem_call: arguments differ between PEs");
 }
 
-// A thread that was stopped by another one's fault asked too early, heard of none, and used data
-// that had not come.
+// A thread that the fault of another thread had stopped read the record too early, found none, and
+// used data that had not arrived.
 TEST_CASE("a_fault_that_has_stopped_the_pe_is_read_though_its_record_is_being_written") {
   abi::Control control{};
   abi::FaultRecord record;
   control.fault.claimed = 1;
-  CHECK_FALSE(fault_read(&control, &record));  // nothing has been stopped yet
+  CHECK_FALSE(fault_read(&control, &record));  // the PE is not stopped yet
   control.stop = 1;
   std::thread writes([&] {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));

@@ -1,5 +1,5 @@
-// Group operations meet at both ends: a thread of the group changes nothing before it has met the
-// others for the first time, and nothing after it has met them for the last time.
+// Tests that group operations synchronize at both ends: a thread of the group changes nothing
+// before the first synchronization with the others, and nothing after the last one.
 #include "tests/unit/queue_rig.h"
 #include "tests/unit/no_launch.h"
 
@@ -12,10 +12,10 @@
 namespace gshmem::device {
 namespace {
 
-/// What the rig looked like at every meeting.
+/// Snapshots of the rig at every synchronization.
 struct Meetings {
   QueueRig& rig;
-  std::function<void()> others;  ///< what the others have done by the first one
+  std::function<void()> others;  ///< what the other threads have done by the first one
   std::vector<std::vector<char>> seen = {};
 
   void meet() {
@@ -38,19 +38,19 @@ struct Member {
 
 constexpr std::size_t kBytes = 1024;
 using GroupCall = std::function<void(Member, QueueRig&)>;
-/// What a call leaves: something that others see, or, of no bytes, nothing.
+/// A call changes memory that others see, or, with no bytes, nothing.
 enum class Leaves { kSomething, kNothing };
 
 void test_one(QueueRig::Reach reach, int rank, const GroupCall& call, Leaves leaves) {
   QueueRig rig(reach);
-  rig.complete(QueueRig::kDepth - 1);     // whatever is posted
-  std::memset(rig.heap(), 0x33, kBytes);  // what a thread finds that does not wait for the others
+  rig.complete(QueueRig::kDepth - 1);     // completes every entry that the call posts
+  std::memset(rig.heap(), 0x33, kBytes);  // until the other threads have written
   Meetings meetings{rig, [&] { std::memset(rig.heap(), 0x5a, kBytes); }};
   call({&meetings, rank}, rig);
   const std::vector<char> end = rig.snapshot();
   REQUIRE(rig.control().stop == 0);
   REQUIRE(meetings.seen.size() >= 2);
-  // Rank 0 takes part in everything. (In brackets: tens of kilobytes are not worth printing.)
+  // Rank 0 takes part in everything. The brackets keep Catch from printing tens of kilobytes.
   if (rank == 0) CHECK((meetings.seen.front() != end) == (leaves == Leaves::kSomething));
   CHECK((meetings.seen.back() == end));
   QueueRig untouched(reach);
@@ -76,7 +76,8 @@ constexpr std::size_t kInts = kBytes / sizeof(int);
 int* ints(char* at) { return reinterpret_cast<int*>(at); }
 api::Caller caller(const QueueRig& rig) { return {rig.state(), "test"}; }
 
-/// Rows of 16 floats from the heap to `target`: all elements follow each other, or have gaps.
+/// Makes tiles of rows of 16 floats from the heap to `target`: elements are contiguous, or have
+/// gaps.
 api::TileArguments tiles(QueueRig& rig, std::ptrdiff_t stride) {
   const auto tensor = [&](char* at) {
     return gshmemx::Tensor(reinterpret_cast<float*>(at),
@@ -155,7 +156,7 @@ TEST_CASE("team_barrier_meets_at_both_ends") {
 }
 
 TEST_CASE("collectives_meet_at_both_ends") {
-  for (const Elements n : {kElements, kNone}) {  // members meet where nothing moves, too
+  for (const Elements n : {kElements, kNone}) {  // members synchronize even when no data moves
     test_meets([n](Member group, QueueRig& rig) {
       CHECK(api::alltoall(caller(rig), group, kTeam, target(rig), rig.heap(), n) == 0);
     });
@@ -208,7 +209,7 @@ TEST_CASE("calls_of_no_bytes_meet_at_both_ends") {
       },
   };
   for (const GroupCall& call : nothing) test_meets(call, Leaves::kNothing);
-  // Their signal comes; and members of a team meet.
+  // The signal of such a call is sent, and members of a team synchronize.
   test_meets([](Member group, QueueRig& rig) {
     api::put_signal(caller(rig), group, target(rig), rig.heap(), kNone, signal(rig), 0);
   });
@@ -249,7 +250,7 @@ TEST_CASE("collectives_of_tiles_meet_at_both_ends") {
     CHECK(api::reduce_tile<false, ReduceOp::kSum, float, NVLS_TWO_SHOT_PUSH_NBI>(
               caller(rig), group, kTeam, both, api::kNoRoot) == 0);
   });
-  // In place: its end is that of a collective.
+  // An in-place tile ends like a collective.
   test_tiles_meet([](Member group, QueueRig& rig, const api::TileArguments& both) {
     api::TileArguments in_place = both;
     in_place.src = in_place.dst;

@@ -1,5 +1,6 @@
-// include/gshmem/abi/mlx5.h against <infiniband/mlx5dv.h>: sizes, offsets and numbers of everything
-// that both have. All of it is decided by the compiler; the test is there to be seen passing.
+// Compares include/gshmem/abi/mlx5.h with <infiniband/mlx5dv.h>: sizes, offsets and numbers of
+// everything that both define. The compiler decides all of it; the test exists so that a run shows
+// it.
 #include <gshmem/abi/mlx5.h>
 
 #include <catch2/catch.hpp>

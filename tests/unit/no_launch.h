@@ -1,5 +1,5 @@
-// What the library would answer device code that a test calls by itself: a thread of no launch,
-// whose PE goes on after a fault. For the one source of a test that does not link the library.
+// Replaces the library for device code that a test calls directly: the thread belongs to no launch,
+// and its PE goes on after a fault. Included once by a test that does not link the library.
 #pragma once
 
 #include <gshmem/device/core/host_block.h>

@@ -1,6 +1,6 @@
-// Collectives by packets: between two members that are threads of the test, what their buffers held
-// before plays no part. As one member sees them, where the test plays the others: what it sends
-// whom, what it waits for, and what it makes of it.
+// Tests collectives by packets. Between two members that are threads of the test, the old content
+// of their buffers has no effect. For one member, the test plays the others and checks what it
+// sends, what it waits for, and its result.
 #include <gshmem/device/collective/collective.h>
 
 #include "tests/patience.h"
@@ -24,7 +24,7 @@ namespace {
 
 constexpr std::size_t kBytes = 1024;
 
-/// A heap of each PE: what programs allocate, then the packets of team 0.
+/// The heap of each PE: memory of programs, then the packets of team 0.
 struct Heap {
   std::array<std::uint8_t, kBytes> source;
   std::array<std::uint8_t, 2 * kBytes> dest[2];
@@ -54,7 +54,7 @@ class Job {
   static std::uint8_t byte(int pe, int call, std::size_t i) {
     return static_cast<std::uint8_t>(i * 7 + static_cast<std::size_t>(call * 2 + pe) * 31);
   }
-  /// Whether call `call` of PE `pe` succeeds, and brings what both have given.
+  /// Returns whether call `call` of PE `pe` succeeds and has the values of both PEs.
   bool fcollects(int pe, int call, std::size_t bytes) {
     Heap& mine = heap(pe);
     for (std::size_t i = 0; i < bytes; ++i) mine.source[i] = byte(pe, call, i);
@@ -84,7 +84,7 @@ TEST_CASE("packets_of_calls_long_ago_are_not_taken_where_flags_begin_again") {
     Job job(30'000'000'000ull * test::kPatience);
     for (int pe = 0; pe < 2; ++pe) {
       job.heap(pe).slot.packets = first;
-      // What the first two calls after the flags begin again would take for theirs.
+      // These values could be taken for flags of the first two calls after the flags wrap around.
       for (std::uint64_t buffer = 0; buffer < 2; ++buffer)
         job.heap(pe).packets[buffer].fill(
             packet_of(static_cast<std::uint32_t>(kPacketFlag | buffer), 0xeeeeeeeeu));
@@ -92,10 +92,10 @@ TEST_CASE("packets_of_calls_long_ago_are_not_taken_where_flags_begin_again") {
     const auto make_calls = [&](int pe) {
       int good = 0;
       for (int call = 0; call < 12; ++call) {
-        for (int i = 0; i < (call + pe) % 2 * 100; ++i) sched_yield();  // the others wait
+        for (int i = 0; i < (call + pe) % 2 * 100; ++i) sched_yield();  // lets the other PE wait
         good += job.fcollects(pe, call, call < 5 ? 8 : kBytes)
                     ? 1
-                    : 0;  // long from where they begin again
+                    : 0;  // far from where they wrap around
       }
       return good;
     };
@@ -147,11 +147,11 @@ class Member {
   }
   [[nodiscard]] Room& room(int member) { return rooms_[static_cast<std::size_t>(pe_of(member))]; }
   [[nodiscard]] Room& mine() { return room(me_); }
-  /// Where packet `i` of `each` from member `from` is to be at member `to`.
+  /// Returns the slot at member `to` of packet `i` of `each` from member `from`.
   [[nodiscard]] Word16& packet(int to, int from, std::uint32_t i, std::uint32_t each) {
     return room(to).packets[kTeam][number_ % 2][static_cast<std::uint32_t>(from) * each + i];
   }
-  /// Of 8 bytes of data, half of them with each flag.
+  /// Makes a packet of 8 bytes of data and the flag in both halves.
   [[nodiscard]] Word16 flagged(std::uint64_t data) const {
     const std::uint32_t flag = number_ | kPacketFlag;
     return {static_cast<std::uint32_t>(data), flag, static_cast<std::uint32_t>(data >> 32), flag};
@@ -160,7 +160,7 @@ class Member {
   static std::uint32_t packets_for(std::size_t bytes) {
     return static_cast<std::uint32_t>((bytes + kData - 1) / kData);
   }
-  /// Packets of all others, of `bytes` bytes (byte_from).
+  /// Stores the packets of all other members, of `bytes` bytes (byte_from).
   void others_send(std::size_t bytes) {
     const std::uint32_t each = packets_for(bytes);
     for (int from = 0; from < kMembers; ++from) {
@@ -179,7 +179,7 @@ class Member {
     return {&state_, "test", &team_, mine().dest.data(), mine().source.data(), bytes};
   }
   [[nodiscard]] std::uint32_t calls() { return mine().slots[kTeam].packets; }
-  /// The first packet of any PE that is another one there; empty: none.
+  /// Returns the first packet of any PE that differs; empty: none.
   [[nodiscard]] std::string difference(const Member& expected) const {
     for (std::size_t pe = 0; pe < rooms_.size(); ++pe) {
       for (std::size_t at = 0; at < 4 * std::size_t{abi::kPackets}; ++at) {
@@ -212,7 +212,7 @@ class Member {
 };
 
 using U16Sum = TypedReducer<ReduceOp::kSum, std::uint16_t>;
-/// Whose order of operands shows.
+/// An operation whose result shows the order of its operands.
 struct Ordered {
   template <class W>
   W operator()(W a, W b) const {
@@ -364,7 +364,7 @@ TEST_CASE("every_packet_of_the_call_is_waited_for_and_who_lacks_one_is_named") {
         Member member(kMe);
         member.others_send(kBytes);
         Word16& packet = member.packet(kMe, late, half / 2, 2);
-        (half % 2 == 0 ? packet.y : packet.w) -= 2;  // of the call two before
+        (half % 2 == 0 ? packet.y : packet.w) -= 2;  // the flag of the call two before
         INFO("kind " << int(kind) << ", member " << late << ", half packet " << half);
         CHECK(made(member, kind, kBytes) == (needed ? GSHMEMX_ERROR_TIMEOUT : 0));
         CHECK(member.control.fault.pe == (needed ? pe_of(late) : 0));

@@ -1,5 +1,5 @@
-// A PE without a job: a heap, and one queue to itself whose completion the test writes. For tests
-// of device code alone, in one thread.
+// A PE without a job: a heap, and one queue whose completions the test writes. For tests of device
+// code alone, in one thread.
 #pragma once
 
 #include <gshmem/device/api/api_context.h>
@@ -57,18 +57,18 @@ class QueueRig {
   [[nodiscard]] const abi::Control& control() const { return control_; }
   void set_timeout(std::uint64_t ns) { state_.timeout_ns = ns; }
   void set_map(abi::QueueMap map) { state_.nic.map = map; }
-  /// Its one team synchronizes in rounds.
+  /// Makes its one team synchronize in rounds.
   void set_rounds() {
     world_.flat = 0;
     state_.all_pes = 1;
   }
-  /// Entry `index`, and all before it, are done.
+  /// Completes entry `index` and all before it.
   void complete(std::uint16_t index) {
     completion_[60] = static_cast<std::uint8_t>(index >> 8);
     completion_[61] = static_cast<std::uint8_t>(index);
     completion_[63] = 0;
   }
-  /// All that others may see.
+  /// Returns all memory that other threads or PEs may see.
   [[nodiscard]] std::vector<char> snapshot() const {
     std::vector<char> all(heap_);
     const std::uint64_t cursors[] = {cursor_.reserved, cursor_.ready, cursor_.done};

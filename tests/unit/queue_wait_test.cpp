@@ -1,4 +1,5 @@
-// Waits on the network path that end in vain: what the fault says, and who may record it.
+// Tests waits on the network path that time out: what the fault reports, and which thread may
+// record it.
 #include "tests/unit/queue_rig.h"
 #include "tests/unit/no_launch.h"
 
@@ -11,7 +12,7 @@
 namespace gshmem::device {
 namespace {
 
-/// Ready for entry 80, with nothing on its way.
+/// A queue that is ready for entry 80 and has nothing pending.
 class BusyQueue : public QueueRig {
  public:
   BusyQueue() : QueueRig(Reach::kNetwork) {
@@ -41,7 +42,7 @@ TEST_CASE("room_awaited_in_vain_names_the_entry_that_must_complete") {
     for (std::uint32_t i = 0; i < QueueRig::kDepth; ++i) queue.put_word();
     REQUIRE(queue.control().stop == 0);
     is_short ? queue.put_word() : queue.put_from_outside();
-    queue.check_fault("network (room in a queue)", is_short ? 80 : 82);  // of three entries
+    queue.check_fault("network (room in a queue)", is_short ? 80 : 82);  // an entry of three slots
   }
 }
 TEST_CASE("turn_awaited_in_vain_names_the_entry_that_is_not_published") {
@@ -79,7 +80,7 @@ TEST_CASE("the_device_leaves_a_fault_of_the_host_alone_and_returns_its_code") {
 
 TEST_CASE("the_host_leaves_a_fault_of_the_device_alone_and_tells_it") {
   abi::Control control{};
-  control.fault.claimed = 1;  // and is being written
+  control.fault.claimed = 1;  // another thread is writing it
   abi::FaultRecord of_host{}, told{};
   of_host.code = GSHMEMX_ERROR_PEER_FAILED;
   CHECK(!fault_record(&control, of_host));

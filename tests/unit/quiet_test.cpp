@@ -1,5 +1,5 @@
-// Which queues the threads of a group wait for when they are quiet together, while somebody else
-// uses a queue for the first time.
+// Tests which queues the threads of a group wait for when they call quiet together, while another
+// thread uses a queue for the first time.
 #include <gshmem/device/network/network_path.h>
 
 #include <catch2/catch.hpp>
@@ -12,7 +12,7 @@ using namespace gshmem::device;
 
 namespace {
 
-/// One thread of a group of two, which are quiet one after the other.
+/// One thread of a group of two, which run one after the other.
 struct OneOfTwo {
   int rank;
   [[nodiscard]] int thread_rank() const { return rank; }
@@ -45,7 +45,7 @@ class QueuesThatHang {
     cursors_[queue].reserved = 1;
     cursors_[queue].ready = abi::PublishedWord::make(1, 1);
   }
-  /// False: the thread has waited for a queue until the time was over.
+  /// Returns false if the thread has waited for a queue until the time limit.
   bool quiet(OneOfTwo thread) {
     Wait wait;
     nic::try_quiet(thread, wait, state_, "test");

@@ -1,4 +1,4 @@
-// What device code takes for symmetric: the heap, and the ranges that rows tell of.
+// Tests which memory is symmetric for device code: the heap, and the ranges in rows of the table.
 #include <gshmem/device/pe/p2p.h>
 
 #include <catch2/catch.hpp>
@@ -21,7 +21,7 @@ struct Ranges {
     state.stride = 1 << 30;
     state.registered = rows.data();
     rows[0] = {kFirst, kFirst + kBytes};
-    rows[1] = {kFirst + 2 * kBytes, 0};  // registered no more
+    rows[1] = {kFirst + 2 * kBytes, 0};  // no longer registered
     rows[2] = {kFirst + 4 * kBytes, kFirst + 5 * kBytes};
   }
   [[nodiscard]] bool is(std::uint64_t offset, std::uint64_t bytes) const {

@@ -1,5 +1,6 @@
-// Syncs of teams as one member sees them: whom it tells what, for whom it waits, and what it leaves
-// alone. The test plays the other members, or has a thread for each, and some come late.
+// Tests syncs of teams as one member sees them: which members it signals, which it waits for, and
+// that it changes nothing else. The test plays the other members, or has a thread for each, of
+// which some come late.
 #include <gshmem/device/ops/sync.h>
 
 #include "tests/patience.h"
@@ -25,14 +26,14 @@ namespace {
 using abi::SyncSlot;
 using Pes = std::vector<int>;
 
-// A wait for what is there already needs no time.
+// A wait whose condition already holds needs no time.
 constexpr std::uint64_t kShort = 1'000'000, kLong = 30'000'000'000ull * test::kPatience;
 constexpr int kPes = 12;
 constexpr std::uint32_t kAllToo = 6;  ///< as if predefined
-/// Lists from which teams take members: random numbers would be found as well.
+/// List from which teams take members: random numbers would find the same bugs.
 const std::vector<std::int32_t> kList{11, 3, 7, 2, 0, 9, 5, 1, 8, 4, 6, 10};
 
-/// A team, and where its entry is.
+/// A team, and the index of its entry.
 struct Shape {
   const char* name;
   std::uint32_t handle;
@@ -99,13 +100,13 @@ class Job {
     return team_sync(Thread{}, state(pe), "test", static_cast<int>(team.handle));
   }
 
-  /// All words of all slots: where, and what.
+  /// The words of all slots, by PE and team.
   using Memory = std::vector<SyncSlot>;
   [[nodiscard]] const Memory& memory() const { return slots_; }
   [[nodiscard]] static SyncSlot& in(Memory& memory, const Job& job, int pe, std::uint32_t team) {
     return memory[static_cast<std::size_t>(pe) * job.shapes_.size() + team];
   }
-  /// The first word that is not as expected; empty = none.
+  /// Returns the first word that differs; empty = none.
   [[nodiscard]] std::string difference(const Memory& expected) const {
     return difference(slots_, expected, shapes_);
   }
@@ -137,8 +138,8 @@ class Job {
   std::vector<std::unique_ptr<Pe>> pes_;
 };
 
-/// Member `me` of a team, and how it and the others tell each other. In rounds, word `round` is
-/// that of the member 2^round before.
+/// Member `me` of a team, and its flags to and from the others. In rounds, word `round` belongs to
+/// the member 2^round before.
 struct View {
   const Shape& team;
   int me;
@@ -180,7 +181,7 @@ struct View {
     Job::in(memory, job, pe(flag.to), team.index()).arrived[sync % 2][flag.word] =
         static_cast<std::uint32_t>(sync);
   }
-  /// The others enter sync `number`, but for the one of `missing`.
+  /// Lets the other members enter sync `number`, except for the one that writes `missing`.
   void others_enter(Job& job, std::uint64_t number, const Flag* missing = nullptr) const {
     for (const Flag& flag : awaited()) {
       if (missing && flag.from == missing->from && flag.word == missing->word) continue;
@@ -203,7 +204,7 @@ void for_every_member(const Body& body) {
   }
 }
 
-/// Syncs `first`, `first` + 1, ... of which the others are always one ahead.
+/// Runs syncs `first`, `first` + 1, ... in which the other members are always one ahead.
 void follow_each_other(const View& view, std::uint64_t first) {
   Job job(view.flat ? 1 : 0);
   SyncSlot& own = job.slot(view.pe(view.me), view.team.index());
@@ -220,7 +221,7 @@ void follow_each_other(const View& view, std::uint64_t first) {
   }
 }
 
-/// Without the other that tells by `missing`, which is still in the sync two before.
+/// Runs a sync without the member that writes `missing`, which is still in the sync two before.
 void waits_for(const View& view, const View::Flag& missing, std::uint64_t number) {
   Job job(view.flat ? 1 : 0);
   const int pe = view.pe(view.me);
@@ -238,7 +239,7 @@ void waits_for(const View& view, const View::Flag& missing, std::uint64_t number
   CHECK(job.difference(expected) == "");
 }
 
-/// One of two threads of a group, and what its meetings see.
+/// One of two threads of a group, and the memory at its synchronizations.
 struct Lane {
   int rank;
   const std::function<void()>* meets;
@@ -251,7 +252,7 @@ struct Lane {
   }
 };
 
-/// A thread of its own, which sometimes comes late.
+/// A thread that sometimes comes late.
 class Member {
  public:
   Member(std::uint64_t seed, int number)
@@ -344,8 +345,8 @@ TEST_CASE("members_that_come_late_hold_all_of_their_team_and_nobody_of_others") 
   constexpr std::uint64_t kRounds = 60;
   for (const std::uint32_t flat : {1u, 0u}) {
     Job job(flat, kLong);
-    // What members leave each other, by the parity of the round: plain memory, which the syncs
-    // alone order.
+    // Data that members exchange, by the parity of the round. It is plain memory, which only the
+    // syncs order.
     std::vector<std::uint64_t> left(job.teams().size() * 2 * kPes);
     std::atomic<int> wrong{0}, failed{0};
     std::vector<std::thread> threads;

@@ -1,5 +1,5 @@
-// How soon a wait on the CPU sees that it has to end. Its polls sleep, and a sleep can take long:
-// polls are counted here, not time.
+// Tests how soon a wait on the CPU sees that it has to end. Its polls sleep, and a sleep can take
+// long, so the test counts polls, not time.
 #include <gshmem/device/core/wait.h>
 
 #include <catch2/catch.hpp>

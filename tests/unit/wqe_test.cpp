@@ -1,5 +1,5 @@
-// Golden bytes: every work queue entry that device/network/wqe.h makes, the doorbell, and how
-// completions are read, against bytes written by hand from the specification (ConnectX manual,
+// Golden bytes: compares every work queue entry that device/network/wqe.h makes, the doorbell, and
+// the reading of completions with bytes written by hand from the specification (ConnectX manual,
 // "Work queue elements" and "Completion queue entry"; <infiniband/mlx5dv.h>; rdma-core
 // providers/mlx5/wqe.h for the masked atomics). Nothing here is computed by the structures of
 // include/gshmem/abi/mlx5.h.
@@ -12,7 +12,7 @@
 #include <initializer_list>
 #include <vector>
 
-// No PE here: libgshmem's two entry points, of which nothing below may make use.
+// There is no PE here. These are the two entry points of libgshmem, which no test below may call.
 gshmem::device::Ambient* gshmemi_ambient(void) {
   static gshmem::device::Ambient none;
   return &none;
@@ -31,7 +31,7 @@ const KeyedAddress kThere{0x0102030405060708, Be32(0x11121314)};
 const KeyedAddress kHere{0x2122232425262728, Be32(0x31323334)};
 constexpr std::uint64_t kOperand = 0x4142434445464748, kCond = 0x5152535455565758;
 
-// Segments as they stand in memory.
+// Segments as they are stored in memory.
 Bytes control(std::uint8_t opmod, std::uint8_t opcode, std::uint8_t ds, std::uint8_t flags = 8) {
   return {opmod, 0x12, 0x34, opcode, 0xab, 0xcd, 0xef, ds, 0, 0, 0, flags, 0, 0, 0, 0};
 }
@@ -53,7 +53,7 @@ Bytes join(std::initializer_list<Bytes> parts) {
   return all;
 }
 
-/// The image as it goes to the queue, its last WQE signalled.
+/// Returns the image as it goes to the queue, with its last WQE signaled.
 Bytes in_queue(const WqeImage& image) {
   Bytes bytes;
   for (std::uint32_t u = 0; u < image.units; ++u) {
@@ -66,7 +66,7 @@ Bytes in_queue(const WqeImage& image) {
   return bytes;
 }
 
-/// An image in which nothing is zero by chance.
+/// Returns an image in which no byte happens to be zero.
 WqeImage used_image() {
   WqeImage image;
   std::memset(image.unit, 0xa5, sizeof(image.unit));
@@ -109,8 +109,8 @@ TEST_CASE("write_that_carries_up_to_three_words") {
 const HeldKeys kKeys{kHere.key, kThere.key};
 const Be32 kAtomicKey(0x21222324);
 
-/// What a call stores, unit by unit, at the end of a queue of 8 entries and on from its beginning,
-/// is what its image is there.
+/// A call stores the image unit by unit; at the end of a queue of 8 entries it continues at its
+/// beginning.
 template <class Entries>
 void check_stored(const Entries& call) {
   constexpr std::uint32_t kEntries = 8, kFirst = kEntries - 1;
@@ -135,7 +135,7 @@ void check_stored(const Entries& call) {
   CHECK(std::memcmp(queue.data(), wanted.data(), queue.size() * sizeof(Word16)) == 0);
 }
 
-/// Made as its parts are, and the same as in one.
+/// An atomic made of its parts is the same as one made at once.
 void check_atomic(const Queue& queue, const OneEntry* transfer, const Amo& amo) {
   WqeImage made;
   std::memset(made.unit, 0, sizeof(made.unit));
@@ -175,8 +175,8 @@ TEST_CASE("calls_are_stored_as_their_image") {
 }
 
 TEST_CASE("write_that_carries_its_payload") {
-  // Bytes, units and entries; the payload stands behind the header of 4 bytes, and what pads it to
-  // 16 is 0.
+  // Bytes, units and entries. The payload follows the header of 4 bytes, and is padded with zeros
+  // to 16 bytes.
   struct Shape {
     std::uint32_t bytes;
     std::uint8_t units;
@@ -191,7 +191,7 @@ TEST_CASE("write_that_carries_its_payload") {
     Bytes expected = join({control(0, 0x08, shape.units),
                            kRemote,
                            {0x80, 0, 0, static_cast<std::uint8_t>(shape.bytes)}});
-    // The caller stores whole words, the rest of the last one zero.
+    // The caller stores whole words and pads the last one with zeros.
     std::memset(payload, 0, (shape.bytes + 3) / 4 * 4);
     for (std::uint32_t i = 0; i < shape.bytes; ++i) {
       expected.push_back(static_cast<std::uint8_t>(i + 1));
@@ -211,7 +211,7 @@ TEST_CASE("read_with_and_without_a_dump_behind_it") {
 
   image_dump(image, 4, {kHere.offset, kHere.key}, 4);
   CHECK(image.entries() == 2);
-  const Bytes gap(16, 0xa5);  // ds leaves it out: what stands there is nobody's business
+  const Bytes gap(16, 0xa5);  // ds does not cover these bytes, so their value does not matter
   Bytes dump = control(0, 0x23, 2, 0x88);  // fence and completion
   dump[2] = 0x35;
   CHECK(in_queue(image) ==
@@ -325,7 +325,7 @@ struct Completed {
   void set(std::uint16_t counter, std::uint8_t opcode) {
     entry[60] = static_cast<std::uint8_t>(counter >> 8);
     entry[61] = static_cast<std::uint8_t>(counter);
-    entry[62] = 0x77;                                          // signature: not looked at
+    entry[62] = 0x77;                                          // signature: ignored
     entry[63] = static_cast<std::uint8_t>(opcode << 4 | 0x3);  // solicited and owner: neither
   }
   std::uint64_t look() {
@@ -344,11 +344,11 @@ struct Completed {
 
 TEST_CASE("completion_says_which_entry_is_done") {
   Completed queue;
-  CHECK(queue.look() == 0);  // opcode 15: none yet
+  CHECK(queue.look() == 0);  // opcode 15: no completion yet
   CHECK(queue.cursor.done == 0);
   CHECK(queue.poll(0, 0) == 1);
   CHECK(queue.cursor.done == 1);
-  CHECK(queue.poll(1, 0) == 1);  // still the same
+  CHECK(queue.poll(1, 0) == 1);  // unchanged
   CHECK(queue.poll(1, 0x1234) == 0x1235);
   CHECK(queue.cursor.done == 0x1235);
 }
@@ -364,7 +364,7 @@ TEST_CASE("completion_counter_has_16_bits_and_the_result_64") {
 
 TEST_CASE("completion_of_what_cannot_be_posted_is_ignored_and_counted") {
   Completed queue;
-  CHECK(queue.poll(0x10005, 0x4004) == 0x14005);  // the last entry that there can be
+  CHECK(queue.poll(0x10005, 0x4004) == 0x14005);  // the last entry that is possible
   CHECK(queue.control.bad_completions == 0);
   CHECK(queue.poll(0x10005, 0x4005) == 0x10005);
   CHECK(queue.poll(0x10005, 0x0003) == 0x10005);  // an older one

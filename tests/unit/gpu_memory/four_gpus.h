@@ -14,7 +14,7 @@ namespace gshmem::test {
 inline CudaHeaps& heaps() {
   return *cuda_library().function<CudaHeapsRecord>("cuda_double_heaps")();
 }
-/// Variables of a job of four PEs, which are as if on hosts of two PEs each.
+/// Sets the variables of a job of four PEs, on two simulated hosts of two PEs each.
 inline void four_gpus(const std::map<std::string, std::string>& variables) {
   heaps().reset();
   heaps().gpus = 4;

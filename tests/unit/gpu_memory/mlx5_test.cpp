@@ -1,4 +1,4 @@
-// How a ConnectX is told of heaps in GPU memory: by which dmabuf, and by which call.
+// Tests how heaps in GPU memory are registered with a ConnectX: by which dmabuf, and by which call.
 #include "tests/nic/mlx5_nic_rig.h"
 #include "tests/unit/gpu_memory/rig.h"
 
@@ -53,7 +53,7 @@ TEST_CASE("data_direct_has_a_mapping_and_a_call_of_its_own") {
   CHECK(test::cuda_double().pcie_dmabufs == 1);
   CHECK(GpuHeap::called("mlx5dv_reg_dmabuf_mr"));
   CHECK(fake_verbs().direct_access == 1);
-  // Completions come by the other path.
+  // Completions arrive by the other path.
   CHECK((heap.nic->limits().flags & abi::kNicReadNeedsDump) != 0);
 }
 

@@ -1,5 +1,5 @@
-// The libfabric executor on GPU memory: staged, where every byte arrives by the copy engine and
-// with few calls of the driver; and by GPUDirect RMA, which the double of libfabric plays.
+// Tests the libfabric executor on GPU memory. Staged transfers use the copy engine and few calls of
+// the driver. GPUDirect RMA is played by the double of libfabric.
 #include "tests/ofi/job.h"
 #include "tests/unit/gpu_memory/rig.h"
 #include "transport/ofi/memory_access.h"
@@ -18,7 +18,8 @@ namespace {
 
 Leg gpu_leg() { return {"tcp;ofi_rxm", "off", false, false, gpu_allocate}; }
 
-/// What a launch of blocks does: `pieces` messages, one doorbell, wait for the last.
+/// Does what a launch of blocks does: posts `pieces` messages, rings one doorbell, waits for the
+/// last message.
 void move_all(Client& client, bool writes, unsigned pieces, std::uint64_t bytes) {
   const auto piece = static_cast<std::uint32_t>(bytes / pieces);
   std::uint64_t last = 0;
@@ -69,7 +70,7 @@ TEST_CASE("staging_takes_few_copies_and_no_wait") {
   const std::string what = std::string("ofi, ") + (writes ? "writes" : "reads") + " of " +
                            std::to_string(kBytes / pieces);
   const Calls calls = calls_per_mib(what.c_str(), kBytes);
-  // A message of at most 256 KiB is one copy at each end.
+  // A message of at most 256 KiB takes one copy at each end.
   CHECK(calls.to_host == std::max(4u, pieces));
   CHECK(calls.to_device == std::max(4u, pieces));
   CHECK(calls.waits == 0);
@@ -77,7 +78,7 @@ TEST_CASE("staging_takes_few_copies_and_no_wait") {
   require_no_violations();
 }
 
-/// A heap as the executor's thread has it.
+/// A heap as the executor's thread accesses it.
 struct Access {
   static constexpr std::uint64_t kBytes = 1 << 20;
   void* gpu = gpu_allocate(kBytes);
@@ -93,7 +94,7 @@ struct Access {
 TEST_CASE("executors_start_work_and_end_while_another_thread_captures") {
   if (!have_libfabric()) return;
   cuda_double().reset();
-  std::thread([] {  // with the mode that threads have
+  std::thread([] {  // in the mode that new threads have
     cuda_double().capturing = true;
     Job job(2, gpu_leg());
     fill(gpu_view(job[0].heap()), 4096, 8);
@@ -105,14 +106,14 @@ TEST_CASE("executors_start_work_and_end_while_another_thread_captures") {
   require_no_violations();
 }
 
-/// The engine that copies to the GPU is busy with something else.
+/// Keeps the engine busy that copies to the GPU.
 struct Held {
   Held() { cuda_double().holding_to_device = true; }
   ~Held() { end(); }
   void end() { cuda_double().holding_to_device = false; }
 };
 
-/// Whether the copy ends within a number of looks.
+/// Does the copy complete within a number of polls?
 bool ends(ofi::MemoryAccess& heap, ofi::Ticket ticket) {
   for (int look = 0; look < 100; ++look) {
     if (heap.done(ticket)) return true;
@@ -140,7 +141,7 @@ TEST_CASE("reads_pass_a_write_that_takes_long_and_are_done_no_earlier_than_copie
   REQUIRE(ends(*access.heap, write));
 }
 
-/// PE 0 adds 2 to 40 of PE 1.
+/// Adds 2 from PE 0 to 40 on PE 1.
 void fetch_and_add(Job& job) {
   auto& there = *reinterpret_cast<std::uint64_t*>(gpu_view(job[1].heap()) + 64);
   there = 40;
@@ -154,7 +155,7 @@ void fetch_and_add(Job& job) {
 TEST_CASE("atomics_on_gpu_memory_are_left_to_no_provider_that_makes_them_in_software", "[double]") {
   if (!have_double()) return;
   const std::string provider = GENERATE("efa/efa-direct", "efa/efa", "verbs;ofi_rxm");
-  // An atomic of the provider's own would touch what is not mapped for the CPU.
+  // An atomic of the provider itself would access memory that is not mapped for the CPU.
   fabric_double()->gpu_view = [](void* at) -> void* { return gpu_view(at); };
   Job job(2, {.provider = provider, .gdr = "on", .gpu_memory = gpu_allocate});
   cuda_double().reset();

@@ -1,6 +1,6 @@
-// Whole PEs, threads of this process, on GPUs of the double, without kernels: whom load/store
-// reaches by fabric handles, what init says where they are missing, which GPU a launch is for, and
-// what of the application's stays as it is.
+// Tests whole PEs, as threads of this process, on GPUs of the double, without kernels: which peers
+// fabric handles map, what init reports where they are missing, which GPU a launch uses, and which
+// state of the application stays unchanged.
 #include <gshmem/device/core/registrar.h>
 #include <gshmem/gshmem.hpp>
 
@@ -36,7 +36,7 @@ void check_driver() {
   CHECK(cuda_double().violations == std::vector<std::string>{});
 }
 
-/// A context of the application's own, current in its scope.
+/// A context of the application that is current in its scope.
 struct OwnContext {
   explicit OwnContext(int device) {
     cuda_library().function<test::CudaDoubleEnter>("cuda_double_enter")(test::kCudaDoubleOwn +
@@ -46,7 +46,7 @@ struct OwnContext {
   OwnContext(const OwnContext&) = delete;
 };
 
-/// A job of one PE, with variables as of four_gpus.
+/// Makes a job of one PE, with the variables of four_gpus.
 Runtime one_pe(int device = 2) {
   gshmemx_init_attr_t attr = GSHMEMX_INIT_ATTR_INITIALIZER;
   attr.args.cuda_device_id = device;
@@ -63,7 +63,7 @@ std::string error_of_one_pe(int device = 2) {
   return "no error";
 }
 
-/// A translation unit with kernels that the library takes for one of the program's.
+/// A translation unit with kernels, which the library registers as a part of the program.
 struct Unit {
   explicit Unit(int (*upload)(const void*, unsigned long)) : unit{upload, kBytes, abi::kStateAbi} {}
   ~Unit() { gshmemi_unregister_unit(&unit); }
@@ -127,7 +127,7 @@ TEST_CASE("without_a_fabric_the_groups_need_a_network") {
       error,
       Catch::Contains(
           "is not reached by load/store: GSHMEM_P2P_GROUP puts it into another group, and PE "));
-  // NVML is not there, or does not know the double's GPUs.
+  // NVML is missing, or does not know the GPUs of the double.
   CHECK_THAT(error, Catch::Contains(" has no fabric handle: "));
   CHECK_THAT(error, Catch::Contains("GSHMEM_NIC=none leaves no path but load/store; unset it"));
   CHECK(heaps().with_fabric == 0);
@@ -161,7 +161,7 @@ TEST_CASE("finalize_completes_the_queues_of_contexts_by_kernels_that_do_not_trap
       return made.is_launch && made.request.call.kind == kind;
     });
   };
-  // Of each PE its own queues, and again with those of its context.
+  // Each PE waits for its own queues, then for those of its context.
   CHECK(launches(device::CallKind::kQuietStatus) == 12);
   CHECK(launches(device::CallKind::kQuiet) == 0);
 }
@@ -277,7 +277,7 @@ TEST_CASE("a_unit_of_other_headers_fails_init") {
   CHECK(heaps().clean());
 }
 
-/// As cudaMemcpyToSymbol may, when it loads a module while another thread is in dlopen.
+/// cudaMemcpyToSymbol may do this when it loads a module while another thread is in dlopen.
 std::atomic<bool> other_registered{false};
 
 TEST_CASE("memory_calls_on_heaps_are_synchronous_from_init_to_finalize") {
@@ -299,7 +299,7 @@ TEST_CASE("memory_calls_on_heaps_are_synchronous_from_init_to_finalize") {
   CHECK(cuda_double().synchronous_ranges == 0);
   flags_of(2) = kSyncMemops;
   CHECK(error_of_one_pe() == "no error");
-  CHECK(flags_of(2) == kSyncMemops);  // the application's
+  CHECK(flags_of(2) == kSyncMemops);  // set by the application
   flags_of(2) = 0;
 }
 
@@ -349,7 +349,7 @@ TEST_CASE("atomics_go_by_the_network_where_a_link_has_none") {
   CHECK(job("soft", false).network);
   CHECK_FALSE(job("none", false).network);
   CHECK(job("none", false, "127.0.0.1", 0).path == abi::AmoPath::kSetsInPlace);
-  // Nor is there a network: PE 0 says it, for all.
+  // There is no network either: PE 0 reports it for all PEs.
   test::StderrCapture capture;
   CHECK_FALSE(job("auto", false, "192.0.2.1").network);
   std::size_t warnings = 0;

@@ -1,5 +1,5 @@
-// Memory of the program on GPUs of the double, registered as symmetric: mapped as wholes at the
-// same place by all PEs, or refused with the reason.
+// Tests memory of the program on GPUs of the double that is registered as symmetric: all PEs map
+// whole allocations at the same address, or refuse them with the reason.
 #include <gshmem/gshmem.hpp>
 
 #include "tests/cuda_pieces.h"
@@ -59,7 +59,7 @@ TEST_CASE("allocations_of_the_program_are_mapped_at_the_same_place_by_all_pes") 
     gshmem_barrier_all();
     count(gshmemx_buffer_unregister_symmetric(first, own.bytes) == 0);
     count(gshmem_ptr(word, next) == nullptr && gshmem_ptr(second, next) != nullptr);
-    // The other one goes with finalize.
+    // Finalize unregisters the other allocation.
   });
   CHECK(wrong == 0);
   CHECK(heaps().clean());
@@ -87,7 +87,7 @@ TEST_CASE("memory_that_others_cannot_map_is_refused_with_the_reason") {
     refused(reinterpret_cast<void*>(plain), piece);
     refused(&heaps(), piece);
     (void)cuda->cuMemFree(plain);
-    // One allocation of several is a whole.
+    // Each of several allocations is mapped as a whole.
     void* const at = gshmemx_buffer_register_symmetric(own.data() + piece, piece, 0);
     if (!at || gshmemx_buffer_unregister_symmetric(at, piece) != 0)
       throw std::runtime_error("not registered");

@@ -1,5 +1,5 @@
-// GPU memory of the double, and what moving it has cost. Included by the tests of this folder,
-// which run with the double as libcuda.so.1 (LD_LIBRARY_PATH, see CMakeLists.txt).
+// GPU memory of the double, and the cost of moving it. Included by the tests of this folder, which
+// run with the double as libcuda.so.1 (LD_LIBRARY_PATH, see CMakeLists.txt).
 #pragma once
 
 #include "host/base/dynamic_library.h"
@@ -34,7 +34,7 @@ inline void fill(std::uint8_t* to, std::size_t bytes, unsigned seed) {
   for (std::size_t i = 0; i < bytes; ++i) to[i] = static_cast<std::uint8_t>(random() >> 8);
 }
 
-/// Calls of the driver since the last reset, by MiB.
+/// Calls of the driver per MiB since the last reset.
 struct Calls {
   double to_host, to_device, waits, queries, contexts;
   [[nodiscard]] double copies() const { return to_host + to_device; }

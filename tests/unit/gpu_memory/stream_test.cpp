@@ -1,5 +1,5 @@
-// What calls on a stream leave in it: the one launch or copy that is meant, in that stream and in
-// no other, without waiting; and what they refuse.
+// Tests what calls on a stream put into it: the one intended launch or copy, in that stream only,
+// without waiting. Tests their errors, too.
 #include <gshmem/gshmem.hpp>
 
 #include "tests/unit/gpu_memory/four_gpus.h"
@@ -33,7 +33,7 @@ class Job {
   [[nodiscard]] T* as(std::size_t bytes) {
     return reinterpret_cast<T*>(at(bytes));
   }
-  /// What `call` has put into streams.
+  /// Returns what `call` has put into streams.
   template <class Call>
   std::vector<test::InStream> left_by(const Call& call) {
     heaps().in_streams.clear();
@@ -65,7 +65,7 @@ class Job {
   SymmetricArray<char> memory_;
 };
 
-/// The only launch; its record.
+/// Returns the record of the only launch.
 device::Call only_launch(const std::vector<test::InStream>& left, const std::string& name) {
   REQUIRE(left.size() == 1);
   REQUIRE(left[0].is_launch);
@@ -81,7 +81,7 @@ TEST_CASE("synchronizing_calls_leave_one_launch_in_their_stream") {
   Job job;
   const auto quiet = only_launch(job.left_by(gshmemx_quiet_on_stream), "gshmemx_quiet_on_stream");
   CHECK(quiet.kind == CallKind::kQuiet);
-  CHECK(quiet.context == nullptr);  // that is host memory
+  CHECK(quiet.context == nullptr);  // NULL is the context of host memory
   const auto barrier =
       only_launch(job.left_by(gshmemx_barrier_all_on_stream), "gshmemx_barrier_all_on_stream");
   CHECK((barrier.kind == CallKind::kBarrier && barrier.team == GSHMEM_TEAM_WORLD));
@@ -155,7 +155,8 @@ TEST_CASE("short_transfers_leave_one_launch_in_their_stream") {
          iput.dst_stride == 3 && iput.src_stride == 2));
 }
 
-// It was said that the stream is none of this GPU's, or that memory is not reached by the GPU.
+// An earlier version reported that the stream was not of this GPU, or that the GPU did not reach
+// the memory.
 TEST_CASE("a_kernel_that_has_failed_is_named_by_whichever_call_comes_first") {
   using Call = void(Job&);
   const std::function<Call> calls[] = {
@@ -216,7 +217,7 @@ TEST_CASE("memory_that_kernels_do_not_reach_is_a_fault") {
                                                      mine, s);
        }},
   };
-  for (const Row& row : rows) {  // a fault each: the first one stays
+  for (const Row& row : rows) {  // each raises a fault; the first one remains
     Job job;
     int mine[4] = {};
     CHECK(job.left_by([&](gshmemx_stream_t s) { row.call(job, mine, s); }).empty());

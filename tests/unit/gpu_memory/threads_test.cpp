@@ -1,5 +1,5 @@
-// Host threads of a PE in collectives, which wait for other PEs: by kernels of the libcuda double
-// that end when the test says so.
+// Tests host threads of a PE in collectives that wait for other PEs, as kernels of the libcuda
+// double that end at the request of the test.
 #include <gshmem/gshmem.hpp>
 
 #include "tests/unit/gpu_memory/four_gpus.h"
@@ -29,7 +29,7 @@ bool comes_true(const std::function<bool()>& fact) {
   return fact();
 }
 
-/// A host thread of the PE that works until the object ends; no kernel is held any more then.
+/// A host thread of the PE that runs until the object ends; it leaves no kernel held.
 class HostThread {
  public:
   explicit HostThread(std::function<void()> work)
@@ -72,7 +72,7 @@ TEST_CASE("threads_in_collectives_of_distinct_teams_hold_up_nobody") {
       });
     }
     CHECK(comes_true([] { return cuda_double().held_collectives == kTeams; }));
-    // What the other members may be waiting for.
+    // The other members may be waiting for this.
     const HostThread works([&] {
       const int value = 5;
       gshmem_int_put(words.data() + 2 * kTeams, &value, 1, 0);

@@ -1,5 +1,5 @@
-// The window of GPU heaps, with PEs that are threads and GPUs of the double: who is mapped by what,
-// in which slots, and that each of them is the heap it is taken for.
+// Tests the window of GPU heaps, with PEs that are threads and GPUs of the double: which PEs map
+// which heap, by which kind of handle, in which slots.
 #include "transport/p2p/window.h"
 
 #include "bootstrap/bootstrap.h"
@@ -26,7 +26,7 @@ using Texts = std::vector<std::string>;
 
 using test::heaps;
 
-/// Counts what the window asks of it.
+/// Counts the steps in which the window uses it.
 class CountingBoot final : public Collectives {
  public:
   explicit CountingBoot(Collectives& inner) : inner_(inner) {}
@@ -47,11 +47,11 @@ struct Job {
   FabricUse fabric = FabricUse::kAuto;
   Peers peers = Peers::kAll;
   int p2p_group = 0;
-  std::vector<std::uint8_t> clusters{};  ///< by PE, 0: its GPU is in none; empty: all in one
+  std::vector<std::uint8_t> clusters{};  ///< by PE, 0: its GPU is in no cluster; empty: all in one
   std::vector<std::uint64_t> bytes{};    ///< by PE; empty: 1 MiB each
 };
 
-/// A PE as its window made it.
+/// The state of a PE after it has made its window.
 struct Seen {
   Numbers pes, mapped, by_fabric;  ///< PE numbers
   Texts why_not;                   ///< by PE
@@ -68,8 +68,8 @@ nvml::GpuFabric place_of(const Job& job, std::size_t pe) {
   return place;
 }
 
-/// Every PE writes into every heap that it maps, and finds in its own what those wrote that it
-/// maps.
+/// Every PE writes into every heap that it maps, and finds in its own heap the values of the PEs
+/// that map it.
 void write_and_look(const PeerWindow& window, Collectives& boot) {
   const int me = boot.rank();
   const auto slot_of_me = std::find(window.pes().begin(), window.pes().end(), me);
@@ -87,7 +87,7 @@ void write_and_look(const PeerWindow& window, Collectives& boot) {
     if (window.mapped()[slot] && found != 1000 * (pe + 1) + me)
       throw Error(GSHMEMX_ERROR_INTERNAL, strprintf("PE %d wrote %d into PE %d", pe, found, me));
   }
-  boot.barrier();  // nobody unmaps before
+  boot.barrier();  // no PE unmaps before
 }
 
 Seen look_at(const PeerWindow& window, int me, int n) {
@@ -147,7 +147,7 @@ std::vector<Seen> run(const Job& job) {
   return all;
 }
 
-/// The same, of PEs that must all have come through.
+/// Runs the job and requires that all PEs succeed.
 std::vector<Seen> run_well(const Job& job) {
   std::vector<Seen> all = run(job);
   for (const Seen& pe : all) CHECK(pe.error == "");
@@ -168,8 +168,8 @@ TEST_CASE("hosts_of_one_fabric_map_each_other_in_the_order_of_pes") {
     CHECK(pe.steps == 2);
   }
   CHECK(heaps().with_fabric == 4);
-  CHECK(heaps().fd_imports == 8);      // of the own host, the own heap among them
-  CHECK(heaps().fabric_imports == 8);  // of the other
+  CHECK(heaps().fd_imports == 8);      // of this host, with its own heap
+  CHECK(heaps().fabric_imports == 8);  // of the other host
 }
 
 TEST_CASE("a_host_outside_of_the_fabric_leaves_a_hole") {
@@ -193,7 +193,7 @@ TEST_CASE("auto_keeps_to_the_fabric_that_nvml_names_and_on_does_not") {
   Job job{.hosts = {"a", "b"}, .clusters = {1, 2}};
   for (const Seen& pe : run_well(job)) {
     CHECK(pe.mapped.size() == 1);
-    CHECK(pe.steps == 1);  // all know that nobody has anybody to try
+    CHECK(pe.steps == 1);  // all PEs know that there is no peer to try
   }
   CHECK_THAT(run_well(job)[0].why_not[1], Catch::Contains("in another NVLink fabric"));
   job.fabric = FabricUse::kOn;

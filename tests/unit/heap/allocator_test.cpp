@@ -1,5 +1,6 @@
-// What the symmetric heap relies on: exact errors, no overlap, merging back, equal results for
-// equal calls. The exhaustive and the random test compare against CheckedAllocator's model.
+// Tests what the symmetric heap relies on: exact errors, no overlap, merging of holes, equal
+// results for equal calls. The exhaustive and the random test compare with CheckedAllocator's
+// model.
 #include "checked_allocator.h"
 
 #include <catch2/catch.hpp>
@@ -16,7 +17,7 @@ namespace {
 using Catch::Contains;
 using test::CheckedAllocator;
 
-/// The error that `call` throws, as "code: text"; "none" when it throws none.
+/// Returns the error that `call` throws, as "code: text", or "none".
 template <class F>
 std::string error_of(F call) {
   try {
@@ -122,7 +123,7 @@ TEST_CASE("freeing_what_is_not_in_use_says_why") {
              Contains("1: offset 128 is not allocated"));
   CHECK_THAT(error_of([&] { (void)heap.reallocate(128, 8); }), Contains("1: offset 128"));
   CHECK(heap.size_of(b) == 128);
-  // The first one after all that was ever allocated.
+  // The first offset after all that was ever allocated.
   OffsetAllocator bytes(8, 1);
   CHECK(bytes.allocate(1) == 0);
   CHECK(error_of([&] { bytes.free(1); }) == "1: offset 1 was never allocated");
@@ -138,8 +139,8 @@ TEST_CASE("a_block_can_be_asked_for_by_its_offset") {
   CHECK_FALSE(heap.allocate_at(UINT64_MAX - 255, 1));
   CHECK_FALSE(heap.allocate_at((1 << 16) - 256, 257));
   CHECK(heap.allocate_at((1 << 16) - 256, 256));
-  CHECK(heap.allocate_at(768, 256));   // up to the next one
-  CHECK(heap.allocate_at(1536, 256));  // after the last one
+  CHECK(heap.allocate_at(768, 256));   // up to the next block
+  CHECK(heap.allocate_at(1536, 256));  // after the last block
   CHECK_THROWS_AS(heap.allocate_at(0, 0), Error);
   CHECK(heap.allocate(768) == 0);
   for (const std::uint64_t used : {0u, 768u, 1024u, 1536u, (1u << 16) - 256}) heap.free(used);
@@ -158,7 +159,7 @@ TEST_CASE("a_block_grows_and_shrinks_where_it_stands") {
   CHECK(heap.bytes_free() == 128 * 5);
   CHECK(heap.reallocate(b, 256) == b);
   CHECK(heap.bytes_free() == 128 * 4);
-  CHECK(heap.reallocate(c, 128 * 5) == c);  // everything that is left
+  CHECK(heap.reallocate(c, 128 * 5) == c);  // all that is left
   CHECK(heap.bytes_free() == 0);
   CHECK_THAT(error_of([&] { (void)heap.reallocate(c, 0); }),
              Contains("1: ") && Contains("0 bytes"));
@@ -167,7 +168,7 @@ TEST_CASE("a_block_grows_and_shrinks_where_it_stands") {
   CHECK(heap.blocks().size() == 1);
 }
 
-/// Every layout that any sequence of calls can reach, and from each every call.
+/// Tries every call in every layout that any sequence of calls can reach.
 TEST_CASE("every_reachable_layout_of_a_small_heap_agrees_with_the_model") {
   constexpr std::uint64_t kUnits = 7;
   using Layout = std::map<std::uint64_t, std::uint64_t>;
@@ -223,7 +224,7 @@ std::uint64_t seed_of_run() {
   return std::random_device{}();
 }
 
-/// One random call; the same generator state gives the same call.
+/// Makes one random call; the same generator state gives the same call.
 void random_call(CheckedAllocator& heap, std::mt19937_64& random) {
   const auto below = [&](std::uint64_t n) { return random() % n; };
   const auto size = [&] { return 1 + below(std::uint64_t{1} << below(13)); };

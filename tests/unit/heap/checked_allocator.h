@@ -59,7 +59,7 @@ class CheckedAllocator {
     return true;
   }
 
-  /// An offset that is no start of a used block has to be refused, and nothing may change.
+  /// The allocator must refuse an offset at which no used block begins, and must change nothing.
   void free_wrong(std::uint64_t offset) {
     expect(used_.count(offset) == 0, "free_wrong: the test passed a used block");
     try {
@@ -71,7 +71,7 @@ class CheckedAllocator {
     expect(false, "free: an offset that is not in use was accepted");
   }
 
-  /// Compares everything the allocator tells about itself with the model.
+  /// Compares everything that the allocator reports about itself with the model.
   void verify() const {
     std::uint64_t at = 0, free_bytes = 0, largest = 0, used_blocks = 0;
     bool free_before = false;
@@ -108,7 +108,7 @@ class CheckedAllocator {
   }
 
   [[nodiscard]] const OffsetAllocator& allocator() const { return allocator_; }
-  /// Offset and requested bytes of every block in use.
+  /// Returns offset and requested bytes of every block in use.
   [[nodiscard]] const std::map<std::uint64_t, std::uint64_t>& used() const { return used_; }
 
  private:
@@ -121,7 +121,7 @@ class CheckedAllocator {
     return (bytes + granularity_ - 1) / granularity_;
   }
 
-  /// Best fit by looking at every hole; counts in granules.
+  /// Finds the best fit by looking at every hole; counts in granules.
   [[nodiscard]] std::optional<std::uint64_t> predict(std::uint64_t size,
                                                      std::uint64_t align) const {
     std::optional<std::uint64_t> best;

@@ -1,6 +1,6 @@
-// The table of algorithms against what calls do. PEs are threads; each makes calls of sizes at the
-// bounds of the table, and of drawn ones between. Its slot shows how it went: by packets, or with
-// how many syncs of the team.
+// Compares the table of algorithms with what calls do. PEs are threads; each makes calls of sizes
+// at the bounds of the table, and of random sizes between. Its slot shows the algorithm: packets,
+// or the number of syncs of the team.
 #include "host/tools/info/algorithms.h"
 
 #include "host/runtime/pe.h"
@@ -43,17 +43,17 @@ struct Arrays {
   std::uint8_t *source, *dest, *other;
 };
 
-/// How this PE's last call went.
+/// How this PE executed its last call.
 struct Way {
   std::uint32_t packets;  ///< calls by packets
   std::uint64_t syncs;
-  bool alone;  ///< of a reduction: what it got, it has combined itself
+  bool alone;  ///< for a reduction: it has combined its whole result itself
 };
 
 const abi::SyncSlot& slot() { return gshmemi_ambient()->state->team_slots[GSHMEM_TEAM_WORLD]; }
 
-/// A reduction's dest is another array on members with an odd number. What others store does not
-/// come there.
+/// A reduction's dest is another array on members with an odd number, so stores of other members do
+/// not reach the array that is compared.
 Way way_of(const LaunchShape& shape, const Arrays& arrays,
            const std::function<int(const LaunchContext&, const Arrays&)>& call) {
   const abi::DeviceState& state = *gshmemi_ambient()->state;
@@ -105,7 +105,8 @@ Way way_of(const AlgorithmRow& row, std::string_view scope, Arrays arrays, std::
   return scope == "block" ? by(8, device::Block{}) : by(1, device::Thread{});
 }
 
-/// Where the algorithm is another one than the table says: what of a call shows it, or nothing.
+/// Returns how a call shows that it used another algorithm than the table names; empty: it does
+/// not.
 std::string complaint(const AlgorithmRow& row, std::string_view algorithm, const Way& way,
                       const abi::Team& team, std::size_t bytes) {
   const bool two_shots = row.operation == "reduce" && team.my_pe % 2 == 1 && !way.alone;
@@ -132,7 +133,7 @@ struct Seen {
   Algorithms table;
   std::string complaints;
 };
-/// As one of `n` PEs. All draw alike.
+/// Runs the calls as one of `n` PEs. All PEs draw the same sizes.
 Seen see(int n, Variables variables, unsigned seed) {
   const Environment environment(std::move(variables));
   std::vector<Seen> seen(static_cast<std::size_t>(n));
@@ -207,7 +208,7 @@ TEST_CASE("calls_of_members_that_map_each_other_go_as_the_table_says") {
   CHECK(row_of(moved.table, "fcollect", "block").ranges ==
         std::vector<AlgorithmRange>{{1, 1, "packets", {"GSHMEM_FCOLLECT_PACKETS"}},
                                     {2, 0, "direct", {}}});
-  // As many as there is room for, which no variable moves.
+  // As many as fit, which no variable changes.
   CHECK(row_of(moved.table, "broadcast", "warp").ranges ==
         std::vector<AlgorithmRange>{{1, 4096, "packets", {}}, {4097, 0, "direct", {}}});
   CHECK(row_of(moved.table, "reduce", "thread").ranges ==

@@ -1,6 +1,6 @@
-// gshmem-info --doctor on machines that are folders of this one. machines/NAME/tree describes what
-// the checks read; expected.txt beside it, and expected.json where there is one, are the pages that
-// they must print. GSHMEM_TEST_REWRITE=1 writes the pages that are printed, for a reader to judge.
+// Runs gshmem-info --doctor on machines that are folders. machines/NAME/tree describes what the
+// checks read; expected.txt beside it, and expected.json if it exists, are the pages that they must
+// print. GSHMEM_TEST_REWRITE=1 overwrites them with the printed pages, for a reader to judge.
 #include "host/tools/doctor/doctor.h"
 
 #include <catch2/catch.hpp>
@@ -46,7 +46,7 @@ std::string config_space(std::uint32_t acs, std::uint32_t device_control) {
   return config;
 }
 
-/// The machine of a tree. Its commands are the branches of `command`.
+/// The machine that a tree describes. `command` has a branch for each command of trees.
 class TestMachine {
  public:
   explicit TestMachine(const fs::path& tree) {
@@ -117,8 +117,8 @@ class TestMachine {
     fs::create_directories(machine.at(to));
     fs::create_symlink(machine.at(to), machine.at(from));
   }
-  /// The function at the end of "pci0000:00/0000:00:01.0/0000:01:00.0" and the bridges above it,
-  /// with files NAME=VALUE, where "_" is a blank.
+  /// Adds the function at the end of "pci0000:00/0000:00:01.0/0000:01:00.0" and the bridges above
+  /// it, with files NAME=VALUE, where "_" is a blank.
   void pci(const std::string& path, Files files, std::istringstream& text) {
     for (const std::string& word : words_of(text)) {
       const std::size_t equal = word.find('=');
@@ -210,7 +210,7 @@ class TestMachine {
       machine.program_library.found = words_of(text);
     } else if (what == "nvshmem") {  // FILE of NVSHMEM's own library
       text >> machine.others_nvshmem;
-    } else if (what == "error") {  // FILE ERRNO, when it is opened
+    } else if (what == "error") {  // FILE ERRNO, with which an attempt to open it fails
       text >> a;
       text >> errors_[a];
     } else if (what == "shm") {  // BYTES

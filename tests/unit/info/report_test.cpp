@@ -27,8 +27,8 @@ GpuInfo gpu(int device, const char* uuid, std::vector<bool> atomics) {
   return info;
 }
 
-/// All that a page can have: variables of every origin, GPUs with every way to each other, a port,
-/// and a job of two PEs, one on a GPU.
+/// Returns a report with all that a page can have: variables of every origin, GPUs with every path
+/// to each other, a port, and a job of two PEs, one on a GPU.
 Report full_report() {
   Report report;
   report.build = {{"version", "1.2.3"}};
@@ -161,7 +161,7 @@ TEST_CASE("paths_between_gpus_follow_uuids_and_native_atomics") {
                                   gpu(2, "C", {false, false, true})};
   const PeFacts me = pe_on(0, 0, "A");
   CHECK(path_between(me, pe_on(1, 0, "A"), gpus) == Path::kSameGpu);
-  // In its own process the peer may number its GPU otherwise.
+  // The peer may number its GPU differently in its own process.
   CHECK(path_between(me, pe_on(1, 0, "B"), gpus) == Path::kNvlink);
   CHECK(path_between(me, pe_on(1, 2, "C"), gpus) == Path::kPcie);
   CHECK(path_between(me, pe_on(1, 0, "hidden"), gpus) == Path::kPeerGpu);
@@ -204,7 +204,8 @@ TEST_CASE("paths_between_hosts_are_a_fabric_or_a_network_with_the_reason") {
 
 TEST_CASE("a_page_says_everything_in_its_place") {
   CHECK(as_text(full_report()) == kFullPage);
-  // One GPU has no peers; what is not there is said, and a job that nobody asked for is not.
+  // One GPU has no peers. The page names what is missing, but no job if the user has not asked for
+  // one.
   Report report;
   report.no_gpus = "no driver";
   CHECK(as_text(report) ==

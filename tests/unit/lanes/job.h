@@ -1,5 +1,5 @@
-// PEs in one process, each with one group of lanes (lanes.h), and a NIC for those that do not map
-// each other. Included before all device code.
+// PEs in one process, each with groups of lanes (lanes.h), and a NIC for those that do not map each
+// other. Included before all device code.
 #pragma once
 
 #define GSHMEM_MACHINE <tests/unit/lanes/machine.h>
@@ -23,12 +23,12 @@ using device::State;
 struct Shape {
   const char* name;
   int pes, lanes;           ///< lanes of a group
-  int groups;               ///< of a PE, that take turns
-  int domain;               ///< PEs that follow each other and map each other
+  int groups;               ///< groups of a PE, which take turns
+  int domain;               ///< number of consecutive PEs that map each other
   bool flat;                ///< Team::flat
   bool listed = false;      ///< the team is not one of DeviceState::all_pes
   bool levels = false;      ///< a team in two levels
-  std::uint32_t limit = 0;  ///< of every algorithm
+  std::uint32_t limit = 0;  ///< limit of every algorithm
 };
 
 class Job {
@@ -47,7 +47,7 @@ class Job {
 
   [[nodiscard]] bool is_stopped(int pe) const { return at(pe).control.stop != 0; }
 
-  /// An entry of one queue.
+  /// Executes an entry of one queue.
   bool step_nic() {
     for (std::size_t i = 0; i < pes_.size() * pes_.size(); ++i) {
       next_ = (next_ + 1) % (pes_.size() * pes_.size());
@@ -55,7 +55,7 @@ class Job {
     }
     return false;
   }
-  /// PE by PE, and of each group by group.
+  /// Lanes are numbered by PE, then by group.
   [[nodiscard]] std::size_t lanes() const { return pes_.size() * lanes_of_pe(); }
   [[nodiscard]] std::size_t lanes_of_pe() const {
     return static_cast<std::size_t>(shape_.groups * shape_.lanes);
@@ -65,7 +65,7 @@ class Job {
     Pe& pe = *pes_[i / lanes_of_pe()];
     return {&pe.groups[i % lanes_of_pe() / width], static_cast<int>(i % width)};
   }
-  /// As if so many collectives by packets had been made, whose packets nobody has any more.
+  /// Sets the state after so many collectives by packets, whose packets are gone.
   void set_packets(std::uint32_t calls) {
     for (const std::unique_ptr<Pe>& pe : pes_) {
       pe->state.team_slots->packets = calls;
@@ -82,8 +82,8 @@ class Job {
     alignas(64) std::array<std::uint8_t, 64> completion{};
     std::uint64_t doorbell = 0, consumed = 0;
     abi::Be32 record{};
-    std::vector<nic::Wqe> fetched = {};  ///< and not executed
-    std::uint16_t last = 0;              ///< entry of those
+    std::vector<nic::Wqe> fetched = {};  ///< fetched and not executed
+    std::uint16_t last = 0;              ///< the last one of those entries
   };
   struct Pe {
     State state{};
@@ -133,7 +133,7 @@ inline void Job::set_up(int number) {
   state.timeout_ns = 1'000'000;
   state.host_teams = pe.teams.data();
   state.n_teams = kTeams;
-  // After the library's own area.
+  // The slots follow the library's own area.
   constexpr std::size_t kSlots = (sizeof(abi::InternalArea) + 127) / 128 * 128;
   static_assert(kSlots + kTeams * sizeof(abi::SyncSlot) <= abi::kInternalBytes);
   state.team_slots = reinterpret_cast<abi::SyncSlot*>(state.heap + kSlots);
@@ -177,8 +177,7 @@ inline void Job::set_up_queues(Pe& pe) {
   nic.traits = abi::QueueTraits::of({.depth = kDepth, .batch = kDepth / 4});
 }
 
-/// WRITEs that follow each other arrive last to first: nothing orders them in memory before they
-/// are complete.
+/// Consecutive WRITEs arrive last to first: nothing orders them in memory before they are complete.
 inline bool Job::execute(Pe& pe, std::size_t to) {
   if (pe.queues.empty()) return false;
   Queue& queue = pe.queues[to];
@@ -200,7 +199,7 @@ inline bool Job::execute(Pe& pe, std::size_t to) {
   return true;
 }
 
-/// Longer entries may go round the end.
+/// Longer entries may wrap around.
 inline nic::Wqe Job::fetch(const Queue& queue) {
   std::array<std::uint8_t, nic::kMaxWqeBytes> bytes{};
   const auto copy_entry = [&](std::uint64_t i) {

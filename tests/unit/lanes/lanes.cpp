@@ -1,7 +1,7 @@
 #include "tests/unit/lanes/lanes.h"
 
-/// Of the C library, without the check that _FORTIFY_SOURCE puts before it, as Ubuntu's compilers
-/// do by themselves: that knows of one stack alone.
+/// Declares longjmp of the C library without the check of _FORTIFY_SOURCE, which Ubuntu's compilers
+/// enable by default and which knows one stack only.
 extern "C" [[noreturn]] void go_to(__jmp_buf_tag* where, int value) __asm__("_longjmp");
 
 namespace gshmem::test {
@@ -18,7 +18,7 @@ void Lanes::begin() {
   all.leave(State::kEnded);
 }
 
-/// The calling lane stops.
+/// Stops the calling lane.
 void Lanes::leave(State state) {
   One& self = all_[current_];
   self.state = state;
@@ -34,7 +34,7 @@ void Lanes::be_late(std::size_t lane, Late::Where where) {
 
 void Lanes::pause(unsigned polls) {
   One& self = all_[current_];
-  if (polls == 1) ++events_;  // what it has done before it waits
+  if (polls == 1) ++events_;  // the steps before the wait
   self.looked = events_;
   be_late(current_, Late::Where::kInWait);
   leave(State::kWaiting);
@@ -75,7 +75,7 @@ void Lanes::go_on(std::size_t lane) {
   setcontext(&one.context);
 }
 
-/// All that can, once. False: none could.
+/// Runs every lane that can go on once. Returns false if none could.
 bool Lanes::go_round() {
   bool some = false;
   for (std::size_t lane = 0; lane < count_; ++lane) {
@@ -131,7 +131,7 @@ bool Lanes::run(std::size_t count, const std::function<void(std::size_t)>& body,
       if (all_[lane].state == State::kEnded) ++ended;
     }
     if (ended == count) return true;
-    if (++timeouts > kTimeouts) return false;  // what the lanes have on their stacks stays
+    if (++timeouts > kTimeouts) return false;  // the stacks of the lanes are not unwound
     now_ns_ += kLongNs;
     ++events_;
   }

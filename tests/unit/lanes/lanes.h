@@ -1,6 +1,6 @@
-// Lanes that take turns in one host thread. A lane goes on until it meets others of its group, or
-// waits for something. One of them may be late: it stops where the test says, until no other lane
-// can go on. So each order of two steps that no meeting keeps is seen as it should not be.
+// Lanes that take turns in one host thread. A lane goes on until it synchronizes with its group, or
+// waits. One of them may be late: it stops where the test says, until no other lane can go on. So
+// the test sees every order of two steps that no synchronization keeps.
 #pragma once
 
 #include <cstddef>
@@ -14,27 +14,28 @@
 
 namespace gshmem::test {
 
-/// Which lane is late: after `meetings` of its meetings, at once or where it then waits first.
+/// Which lane is late: after `meetings` of its synchronizations, at once or where it waits next.
 struct Late {
   std::size_t lane;
   unsigned meetings;
   enum class Where { kAfterMeeting, kInWait } where;
 };
 
-/// What somebody else does meanwhile, as a NIC: a step of it. False: there is nothing to do.
+/// A step of another agent, such as a NIC. Returns false if it has nothing to do.
 using Step = std::function<bool()>;
-/// When it does that: as soon as it can, when no lane but the late one can go on, or at last.
+/// When that agent works: as soon as it can, when no lane but the late one can go on, or last.
 enum class When { kAtOnce, kBeforeLate, kAfterLate };
 
 class Lanes {
  public:
-  /// Calls `body(i)` on `count` lanes, until all have ended. False: some wait for each other.
+  /// Calls `body(i)` on `count` lanes, until all have ended. Returns false if some wait for each
+  /// other.
   bool run(std::size_t count, const std::function<void(std::size_t)>& body, const Late& late,
            When when, const Step& step);
-  /// Of the calling lane, all meetings so far.
+  /// Returns how often the calling lane has synchronized.
   [[nodiscard]] unsigned meetings(std::size_t lane) const { return all_[lane].meetings; }
 
-  // What lanes call.
+  // Functions that lanes call.
   void pause(unsigned polls);
   [[nodiscard]] std::uint64_t now_ns() const { return now_ns_; }
   struct Group {
@@ -42,7 +43,7 @@ class Lanes {
     bool any = false, result = false;
     std::vector<std::size_t> waiting = {};  ///< lanes
   };
-  /// Whether `mine` was true on one of the group.
+  /// Synchronizes the group. Returns whether `mine` was true on any lane.
   bool meet(Group& group, bool mine);
 
  private:
@@ -50,7 +51,7 @@ class Lanes {
   enum class State { kReady, kMeeting, kWaiting, kEnded };
   struct One {
     std::unique_ptr<char[]> stack{new char[kStackBytes]};  // not zeroed
-    ucontext_t context{};  ///< where it begins; going on by it would take two system calls
+    ucontext_t context{};  ///< its first entry; to resume by it would take two system calls
     jmp_buf jump{};
     bool begun = false;
     State state = State::kReady;
@@ -75,10 +76,10 @@ class Lanes {
   jmp_buf main_{};
 };
 
-/// Those of the process.
+/// Returns the lanes of the process.
 Lanes& lanes();
 
-/// A lane's group, as device code sees it.
+/// The group of a lane, as device code sees it.
 struct LaneGroup {
   Lanes::Group* group;
   int rank;

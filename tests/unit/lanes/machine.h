@@ -1,5 +1,5 @@
-// The machine of device/core/machine.h for lanes that take turns (lanes.h): the CPU's, but for
-// waits, between whose polls another lane goes on, and for the clock.
+// The machine of device/core/machine.h for lanes that take turns (lanes.h). It is the CPU's, except
+// for the clock, and for waits, which let other lanes run between two polls.
 #pragma once
 
 #include "tests/unit/lanes/lanes.h"
@@ -15,7 +15,7 @@
 #include <cstdint>
 #include <cstdlib>
 
-// What machine_cpu.h calls so goes elsewhere; nothing here calls it.
+// These names of machine_cpu.h are replaced below; the original functions are not called.
 #define now_ns now_ns_of_cpu
 #define pause pause_of_cpu
 #define pause_far pause_far_of_cpu

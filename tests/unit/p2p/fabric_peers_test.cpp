@@ -44,7 +44,7 @@ TEST_CASE("a_pe_without_a_heap_fails_all_of_them_with_its_reason") {
       if (pe == failing) {
         mine.state = FabricOffer::State::kFailed;
         mine.code = GSHMEMX_ERROR_OUT_OF_MEMORY;
-        mine.set_why("the GPU is full" + std::string(300, '.'));  // longer than there is room for
+        mine.set_why("the GPU is full" + std::string(300, '.'));  // longer than the record
       }
       try {
         if (exchange_offers(*boots[pe], mine).size() != 3) said[pe] = "of other PEs";

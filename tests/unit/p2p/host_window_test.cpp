@@ -1,5 +1,5 @@
-// The window of heaps in host memory: where they are, who maps whose, and memory of the program
-// beside them. PEs are processes, or threads of one.
+// Tests the window of heaps in host memory: addresses, which PEs map which heap, and memory of the
+// program beside the heaps. PEs are processes, or threads of one.
 #include "transport/p2p/lent_memory.h"
 #include "transport/p2p/window.h"
 
@@ -31,7 +31,7 @@ namespace {
 constexpr std::uint64_t kStep = abi::kHeapAlignment;
 const auto kPage = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
 
-/// A PE of a host, before it has a window.
+/// A PE of a host that has no window yet.
 struct HostPe {
   Collectives& boot;
   control::LocalPeers& local;
@@ -66,7 +66,7 @@ std::string by_threads(int size, const Body& body) {
   });
 }
 
-/// Pages that this process shares: of a file of its own, from its second page on.
+/// Shared pages of this process, from a file of their own, from its second page on.
 class Pages {
  public:
   explicit Pages(std::size_t count, int access = PROT_READ | PROT_WRITE, int sharing = MAP_SHARED)
@@ -81,7 +81,7 @@ class Pages {
   ~Pages() { ::munmap(data, bytes); }
   Pages(const Pages&) = delete;
   void close() { file_ = Fd(); }
-  /// In the place of pages `from` on.
+  /// Maps them over pages `from` on.
   void put(std::size_t from, std::size_t count, const Pages& other) {
     void* const at = ::mmap(data + from * kPage, count * kPage, PROT_READ | PROT_WRITE,
                             MAP_SHARED | MAP_FIXED, other.file_.get(), static_cast<off_t>(kPage));
@@ -94,7 +94,7 @@ class Pages {
   Fd file_;
 };
 
-/// The byte at an address, or -1 where nothing is that one may read.
+/// Returns the byte at an address, or -1 if it is not readable.
 int byte_at(const char* at) {
   int ends[2];
   check_errno(::pipe(ends), "pipe");
@@ -147,7 +147,7 @@ TEST_CASE("lent_memory_is_mapped_at_its_offset_by_all_that_map_the_heap") {
     const auto value = [](int of, int round, std::size_t page) {
       return 1 + 10 * of + 3 * round + static_cast<int>(page);
     };
-    // Of two files for PE 0, of one for the others; another one the second time.
+    // PE 0 shares two files, the others one; the second round uses other files.
     for (int round = 0; round < 2; ++round) {
       Pages pages(3), more(1);
       if (pe.me() == 0) pages.put(1, 1, more);
@@ -158,7 +158,7 @@ TEST_CASE("lent_memory_is_mapped_at_its_offset_by_all_that_map_the_heap") {
       window->map_lent(offset, mine);
       pe.boot.barrier();
       for (int other = 0; other < 3; ++other) {
-        // PEs that are threads have one mapping, in which all is.
+        // PEs that are threads share one mapping, which has everything.
         const bool is_there = pe.local.is_one_process() || (other == 2) == (pe.me() == 2);
         for (std::size_t page = 0; page < 3; ++page)
           expect(seen(other, page) == (is_there ? value(other, round, page) : 0),
@@ -170,7 +170,7 @@ TEST_CASE("lent_memory_is_mapped_at_its_offset_by_all_that_map_the_heap") {
       for (std::size_t page = 0; page < 3; ++page) expect(seen(pe.me(), page) == -1, "it is gone");
       pe.boot.barrier();
     }
-    window->unmap_lent(offset);  // of what is not there nothing is undone
+    window->unmap_lent(offset);  // nothing is mapped, so nothing changes
   };
   CHECK(by_processes(3, body) == "");
   CHECK(by_threads(3, body) == "");

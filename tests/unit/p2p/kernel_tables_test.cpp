@@ -1,5 +1,5 @@
-// The tables of teams and contexts as kernels read them: in memory that the host reaches by
-// uploads. Here that is plain memory, which the tables' owner must not store to by itself.
+// Tests the tables of teams and contexts as kernels read them: in memory that the host writes by
+// uploads. Here that is plain memory, which the owner of the tables must not store to directly.
 #include <gshmem/device/collective/grid.h>
 
 #include "host/base/error.h"
@@ -19,7 +19,7 @@ using namespace gshmem;
 
 namespace {
 
-/// Memory of kernels, which knows how much it has and who stores to it.
+/// Memory of kernels, which records its size and every upload.
 class KernelMemory {
  public:
   [[nodiscard]] ContextTable::DeviceMemory functions() {
@@ -47,7 +47,7 @@ class KernelMemory {
   std::vector<std::vector<char>> blocks_;
 };
 
-/// Words of a heap, which here has no alignment.
+/// Stores a word to a heap, which has no alignment here.
 void store(void* word, std::uint64_t value) { std::memcpy(word, &value, sizeof(value)); }
 std::uint64_t load(const void* word) {
   std::uint64_t value = 0;
@@ -64,7 +64,7 @@ class TeamsRig {
         state_(state_of(heap_.data(), &control_, mapped)),
         teams_(teams, limits, kPredefined, std::move(domains), memory(), state_) {}
 
-  /// A team of this PE and those that `pes` has besides.
+  /// Makes a team of this PE and the members `pes`.
   gshmem_team_t join(const std::vector<std::int32_t>& pes) {
     const auto me = std::find(pes.begin(), pes.end(), 2) - pes.begin();
     return teams_.join("join", static_cast<int>(me), {}, [&](const auto& words) {
@@ -72,8 +72,8 @@ class TeamsRig {
       return Teams::Met{pes, words};
     });
   }
-  /// A team of this PE and PE 3, whose words are those of this one unless `other` changes them.
-  /// Each call of `other` is one meeting, the number of which it gets, from 1.
+  /// Makes a team of this PE and PE 3, whose words are those of this PE unless `other` changes
+  /// them. `other` is called once per exchange, with its number from 1.
   template <class Other>
   gshmem_team_t join_with(const Other& other) {
     int meeting = 0;
@@ -89,7 +89,7 @@ class TeamsRig {
     return teams_.split("split", teams_.require("split", "team", team), std::vector(times, part))
         .back();
   }
-  /// As kernels see it.
+  /// Returns an entry as kernels see it.
   [[nodiscard]] const abi::Team& entry(gshmem_team_t team) const {
     return state_.teams[index_of(team)];
   }
@@ -103,12 +103,12 @@ class TeamsRig {
     }
     return pes;
   }
-  /// What programs have of the heap is as it was.
+  /// The programs' part of the heap is unchanged.
   [[nodiscard]] bool leaves_programs_alone() const {
     return std::all_of(heap_.begin() + abi::kInternalBytes, heap_.begin() + kHeapBytes,
                        [](char byte) { return byte == kPrograms; });
   }
-  /// In the library's part of the heap: the slot of a team, and its packets.
+  /// Returns the slot of a team in the library's part of the heap, with its packets.
   [[nodiscard]] std::uint64_t* slot(gshmem_team_t team) {
     return reinterpret_cast<std::uint64_t*>(state_.team_slots + index_of(team));
   }
@@ -186,15 +186,16 @@ TEST_CASE("members_in_domains_of_one_size_that_follow_each_other_or_take_turns_a
     return std::vector<int>{found.inner, found.stride};
   };
   const std::vector<int> none{0, 0};
-  // One after the other, in any order of the domains.
+  // Members of a domain are consecutive; the domains are in any order.
   CHECK(levels({0, 0, 2, 2}) == std::vector<int>{2, 1});
   CHECK(levels({5, 5, 5, 1, 1, 1}) == std::vector<int>{3, 1});
   CHECK(levels({4, 4, 0, 0, 2, 2}) == std::vector<int>{2, 1});
-  // By turns, always the same ones.
+  // Domains alternate, always in the same order.
   CHECK(levels({0, 2, 0, 2}) == std::vector<int>{2, 2});
   CHECK(levels({0, 3, 0, 3, 0, 3}) == std::vector<int>{3, 2});
   CHECK(levels({4, 0, 2, 4, 0, 2}) == std::vector<int>{2, 3});
-  // Another order of the same members, another size of one domain, one domain, or all alone.
+  // These have no levels: another order of members, domains of different sizes, one domain, or a
+  // domain per member.
   CHECK(levels({0, 2, 2, 0}) == none);
   CHECK(levels({0, 0, 0, 2, 0, 2}) == none);
   CHECK(levels({0, 0, 3, 0, 3, 3}) == none);

@@ -1,4 +1,5 @@
-// Where registered memory goes, which of it device code knows, and what the account refuses.
+// Tests where registered memory is mapped, which of it device code knows, and what the account
+// refuses.
 #include <gshmem/device/pe/p2p.h>
 
 #include "host/runtime/registered_memory.h"
@@ -17,7 +18,7 @@ constexpr std::uint64_t kBegin = abi::kInternalBytes + (4 << 20), kBytes = 1 << 
 struct Account {
   Account() {
     state.heap = reinterpret_cast<char*>(std::uintptr_t{1} << 32);
-    state.heap_bytes = kBegin - kPage;  // what is beyond is the library's
+    state.heap_bytes = kBegin - kPage;  // the rest belongs to the library
     state.stride = 1 << 30;
     state.registered = rows.data();
   }
@@ -55,7 +56,7 @@ TEST_CASE("registered_memory_is_symmetric_up_to_its_last_byte") {
   CHECK(second == kBegin + 2 * kPage);
   CHECK(account.knows(first, 2 * kPage));
   CHECK(account.knows(first + 2 * kPage - 1, 1));
-  CHECK_FALSE(account.knows(first, 2 * kPage + 1));  // two objects, though they meet
+  CHECK_FALSE(account.knows(first, 2 * kPage + 1));  // two objects, though they are adjacent
   CHECK_FALSE(account.knows(first - 1, 1));
   CHECK(account.knows(second, kPage));
   CHECK_FALSE(account.knows(second + kPage, 1));

@@ -11,7 +11,8 @@ using namespace gshmem::device;
 
 namespace {
 
-/// PE 7 of 12: the second of three PEs on its host, and third of four with that number.
+/// Makes the state of PE 7 of 12: the second of three PEs on its host, and the third of four with
+/// that index.
 abi::DeviceState state_of_seven() {
   abi::DeviceState state;
   state.my_pe = 7;
