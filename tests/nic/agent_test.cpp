@@ -1,5 +1,5 @@
-// The agent alone: which words it forwards to which doorbells, and what it costs while nothing
-// comes.
+// Tests the agent alone: which words it forwards to which doorbells, and its cost while there is
+// nothing to forward.
 #include "transport/nic/agent.h"
 
 #include "tests/threads_of_process.h"
@@ -20,7 +20,7 @@
 namespace gshmem::nic {
 namespace {
 
-constexpr std::uint64_t kNever = 77;  // what no doorbell here is rung with
+constexpr std::uint64_t kNever = 77;  // a value that no doorbell here is rung with
 
 /// Words as device code has them, and doorbells.
 struct Bells {
@@ -33,7 +33,7 @@ struct Bells {
   [[nodiscard]] std::uint64_t rung(std::size_t i) {
     return __atomic_load_n(&doorbells[i], __ATOMIC_ACQUIRE);
   }
-  /// Within a moment.
+  /// Is the doorbell rung with `value` before a time limit?
   [[nodiscard]] bool comes(std::size_t i, std::uint64_t value) {
     for (int ms = 0; ms < 20000 && rung(i) != value; ++ms) ::usleep(1000);
     return rung(i) == value;
@@ -49,24 +49,24 @@ TEST_CASE("the_agent_forwards_each_word_to_its_doorbell_once") {
   bells.ring(1, 6);
   REQUIRE(bells.comes(1, 6));
   CHECK(bells.rung(0) == 5);
-  // A smaller number is as new: positions go round.
+  // A smaller number is newer as well: positions wrap around.
   bells.ring(0, 3);
   REQUIRE(bells.comes(0, 3));
   agent.add({bells.route(2)});
   bells.ring(2, 9);
   REQUIRE(bells.comes(2, 9));
-  // After it has slept.
+  // The agent sleeps by then.
   ::usleep(5000);
   for (std::uint64_t value = 10; value < 13; ++value) {
     bells.ring(1, value);
     REQUIRE(bells.comes(1, value));
   }
-  // What was forwarded is not forwarded again.
+  // A word that was forwarded is not forwarded again.
   __atomic_store_n(&bells.doorbells[1], kNever, __ATOMIC_RELEASE);
   bells.ring(0, 4);
   REQUIRE(bells.comes(0, 4));
   CHECK(bells.rung(1) == kNever);
-  // Nor when others are added.
+  // Nor is it when others are added.
   __atomic_store_n(&bells.doorbells[2], kNever, __ATOMIC_RELEASE);
   agent.add({bells.route(3)});
   bells.ring(3, 20);

@@ -1,4 +1,5 @@
-// Atomics of the decoder: golden bytes, what must be refused, and what they do to a word.
+// Tests atomics of the decoder: golden bytes, entries that it must refuse, and their effect on a
+// word.
 #include "transport/nic/decode.h"
 
 #include <catch2/catch.hpp>
@@ -13,7 +14,8 @@ namespace {
 using Bytes = std::vector<std::uint8_t>;
 using Catch::Contains;
 
-/// Control and remote segment, `operands`, and a data segment of `result` bytes.
+/// Makes an entry of a control and a remote segment, `operands`, and a data segment of `result`
+/// bytes.
 Bytes entry(std::uint8_t opmod, std::uint8_t opcode, const Bytes& operands, std::uint8_t result) {
   const auto ds = static_cast<std::uint8_t>(3 + operands.size() / 16);
   Bytes wqe = {opmod, 0, 7, opcode, 0, 0, 0x41, ds,   0, 0, 0, 8, 0, 0, 0, 0,   // control

@@ -1,4 +1,4 @@
-// The decoder against bytes written by hand from <infiniband/mlx5dv.h> and the ConnectX manual:
+// Tests the decoder with bytes written by hand from <infiniband/mlx5dv.h> and the ConnectX manual:
 // every opcode, and everything it must refuse.
 #include "transport/nic/decode.h"
 
@@ -24,7 +24,7 @@ Bytes join(std::initializer_list<Bytes> parts) {
   return all;
 }
 
-// Segments as they stand in memory. Index 0x1234, queue pair 0xabcdef.
+// Segments as they are stored in memory, with index 0x1234 and queue pair 0xabcdef.
 Bytes control(std::uint8_t opmod, std::uint8_t opcode, std::uint8_t ds, std::uint8_t flags = 8) {
   return {opmod, 0x12, 0x34, opcode, 0xab, 0xcd, 0xef, ds, 0, 0, 0, flags, 0, 0, 0, 0};
 }
@@ -34,7 +34,8 @@ const Bytes kData8 = {0, 0, 0, 8, 0x11, 0x22, 0x33, 0x44, 0, 0, 0x7f, 0xff, 0, 0
 const Bytes kData4 = {0, 0, 0, 4, 0x11, 0x22, 0x33, 0x44, 0, 0, 0x7f, 0xff, 0, 0, 0x10, 0};
 
 Bytes bytes_of(const Wqe& wqe) { return {wqe.inline_payload.begin(), wqe.inline_payload.end()}; }
-/// Into an entry that was another one before, as consumers do: nothing of that stays.
+/// Decodes into an entry that held another one before, as consumers do; nothing of the old one may
+/// remain.
 DecodeResult decode(const Bytes& wqe) {
   DecodeResult result;
   Wqe& used = result.wqe;
@@ -63,7 +64,7 @@ Wqe good(const Bytes& wqe) {
   return result.wqe;
 }
 
-/// Good, but for what a NIC ignores.
+/// Checks that the entry is good, with a remark on what a NIC ignores.
 void remarked(const Bytes& wqe, const char* remark) {
   const DecodeResult result = decode(wqe);
   CHECK(result.error == WqeError::kNone);
@@ -153,7 +154,7 @@ TEST_CASE("read_and_dump") {
 
 TEST_CASE("flags_of_the_control_segment") {
   CHECK_FALSE(good(control(0, 0, 1, 0x00)).signalled);
-  CHECK_FALSE(good(control(0, 0, 1, 0x04)).signalled);  // only the first error
+  CHECK_FALSE(good(control(0, 0, 1, 0x04)).signalled);  // completes only with the first error
   CHECK(good(control(0, 0, 1, 0x08)).signalled);
   CHECK(good(control(0, 0, 1, 0x0c)).signalled);
   CHECK(good(control(0, 0, 1, 0x0a)).signalled);
@@ -226,7 +227,7 @@ TEST_CASE("both_encodings_of_a_doorbell_give_the_next_index") {
   Doorbell doorbell = decode_doorbell(value({0, 0x12, 0x35, 0, 0xab, 0xcd, 0xef, 0}));
   CHECK(doorbell.number == 0xabcdef);
   CHECK(doorbell.producer == 0x1235);
-  // rdma-core: first 8 bytes of the last WQE.
+  // rdma-core: the first 8 bytes of the last WQE.
   doorbell = decode_doorbell(value({0, 0x12, 0x34, 8, 0xab, 0xcd, 0xef, 3}));
   CHECK(doorbell.number == 0xabcdef);
   CHECK(doorbell.producer == 0x1235);
@@ -291,8 +292,8 @@ TEST_CASE("a_completion_has_its_bytes") {
   expected[60] = 0xff, expected[61] = 0xff;
   expected[63] = 0xd3;
   CHECK(Bytes(cqe.begin(), cqe.end()) == expected);
-  // A datagram has slid, and in flags_rqpn its sender, which headers it has, and that there is a
-  // GRH.
+  // The completion of a datagram has the source LID, and in flags_rqpn its sender, the kind of its
+  // headers, and the GRH bit.
   cqe = encode_completion({.of = CompletionOf::kSend,
                            .source = 0xabcdef,
                            .source_lid = 0x1234,
@@ -303,7 +304,8 @@ TEST_CASE("a_completion_has_its_bytes") {
   CHECK(int{encode_completion({.solicited = true, .owner = true})[63]} == 0x03);
 }
 
-// What cards have written, from public reports; byte 62, the signature, is nobody's business.
+// Completions that cards have written, from public reports. Byte 62, the signature, is not
+// compared.
 TEST_CASE("an_error_completion_is_that_of_a_card") {
   struct Dump {
     Completion completion;

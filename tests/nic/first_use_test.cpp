@@ -1,4 +1,4 @@
-// Connections on first use: FirstUse over queues whose NICs only note what they are told.
+// Tests connections on first use: FirstUse over queues whose NICs only record the calls.
 #include "tests/nic/queue_set_rig.h"
 #include "tests/threads_of_process.h"
 #include "transport/nic/first_use.h"
@@ -22,10 +22,10 @@
 namespace gshmem::nic {
 namespace {
 
-/// PEs that connect on first use, and the letters between them.
+/// PEs that connect on first use, and the messages between them.
 struct OnFirstUse {
   std::vector<abi::Control> controls;
-  std::mutex mutex;  ///< of `threads`: TSan knows nothing of fences, by which device code asks
+  std::mutex mutex;  ///< of `threads`: TSan does not know the fences of device code
   std::vector<std::unique_ptr<FirstUse>> threads;
   std::atomic<int> letters{0}, errors{0}, about{-1}, code{0};  ///< PE and code of the last error
   explicit OnFirstUse(std::size_t pes) : controls(pes), threads(pes) {}
@@ -35,7 +35,7 @@ struct OnFirstUse {
     auto thread = std::make_unique<FirstUse>(
         pe.queues(), FirstUse::Outside{.my_pe = me,
                                        .asked = &controls[at].asked,
-                                       .is_woken = me % 2 != 0,  // as CPUs do, or GPUs
+                                       .is_woken = me % 2 != 0,  // as on a CPU; or GPU
                                        .send =
                                            [this, me](int to, std::span<const std::byte> letter) {
                                              ++letters;
@@ -55,7 +55,7 @@ struct OnFirstUse {
   void deliver(int to, int from, std::span<const std::byte> letter) {
     const std::lock_guard lock(mutex);
     const auto& there = threads[static_cast<std::size_t>(to)];
-    if (there) there->take(from, letter);  // else it has stopped
+    if (there) there->take(from, letter);  // otherwise it has stopped
   }
   void stop(int me) {
     std::unique_ptr<FirstUse> last;
@@ -68,7 +68,7 @@ struct OnFirstUse {
     raise(view.first_use[static_cast<std::uint32_t>(pe) * view.per_pe].asked);
     raise(controls[static_cast<std::size_t>(me)].asked);
   }
-  /// By device code of PE `me`, which posts to a queue for the first time.
+  /// Device code of PE `me` posts to a queue for the first time.
   void use(const abi::NicView& view, int me, int pe, std::uint32_t nth = 0) {
     abi::DeviceState state;
     state.nic = view;
@@ -93,10 +93,11 @@ TEST_CASE("on_first_use_pes_that_talk_are_connected_once_and_others_never") {
           const abi::NicView view = pe.queues().view();
           expect(pe.count() == kOwn, "after init, those that lead back");
           expect(me == 0 || view.queues[0].completion->raw == 0, "memory of others is untouched");
-          pe.barrier();  // from here on PEs make queues of each other's
+          pe.barrier();  // from here on PEs make queues to each other
           job.use(view, me, me);
           pe.barrier();
-          // All at once, and then again: to the right; the two first PEs to each other.
+          // All PEs connect to their right neighbour at once, then again; the first two also
+          // connect to each other.
           const auto use_both = [&](int to) {
             std::thread other([&] { job.use(view, me, to, 1); });
             job.use(view, me, to);
@@ -173,7 +174,7 @@ TEST_CASE("on_first_use_writers_go_on_when_the_other_end_is_known_to_answer") {
             __atomic_store_n(&view.first_use[view.per_pe].asked, 1u, __ATOMIC_RELEASE);
             __atomic_store_n(&asked, 1u, __ATOMIC_RELEASE);
             expect(said({Kind::kOffer}), "it offers");
-            take(Kind::kOffer);  // both have offered
+            take(Kind::kOffer);  // both PEs have offered
             expect(said({Kind::kOffer, Kind::kConfirm}), "it confirms");
           } else {
             take(Kind::kOffer);

@@ -1,5 +1,5 @@
-// Keys of memory beside the heap: one by each NIC that reaches it, found by the number of the NIC
-// here and the rail of the PE there; and what is left where a NIC refuses. PEs are threads.
+// Tests keys of memory beside the heap: one per NIC that reaches it, found by the index of the
+// local NIC and the rail of the remote PE, and the state after a NIC has refused. PEs are threads.
 #include "bootstrap/bootstrap.h"
 #include "host/base/error.h"
 #include "tests/bootstrap/conformance.h"
@@ -23,7 +23,7 @@ namespace {
 
 using test::expect;
 
-/// Registers memory by its offset. No key is given twice.
+/// Registers memory by its offset. No key is used twice.
 class Registering final : public Nic {
  public:
   explicit Registering(std::uint32_t first, std::string port = "")
@@ -54,7 +54,7 @@ class Registering final : public Nic {
   void stop() noexcept override {}
 
   std::uint64_t refused = 1;  ///< this offset
-  bool told = false;          ///< of others' memory
+  bool told = false;          ///< other PEs have sent their keys
   std::map<std::uint64_t, std::uint64_t> bytes;
   std::map<std::uint64_t, Keys> registered;
 
@@ -67,7 +67,7 @@ class Registering final : public Nic {
 struct OnePe {
   static constexpr std::uint64_t kBeside = 1 << 20;
   static constexpr std::uint64_t kHeap = 2 * abi::kInternalBytes;
-  /// The heap is reached by the network for all, or for atomics alone, or there is nobody to reach.
+  /// The network reaches the heap for all operations, or for atomics only, or there are no peers.
   enum class Needs { kAll, kAtomics, kNobody };
   explicit OnePe(bootstrap::Bootstrap& of, Needs needs = Needs::kAll, int count = 2)
       : boot(of), rails(nics_of(of.rank(), count)), keys(rails, [this](std::size_t bytes) {
@@ -80,7 +80,7 @@ struct OnePe {
     keys.register_heap({nullptr, kHeap}, peers, [&](int) { return needs == Needs::kAtomics; });
     keys.exchange(boot);
   }
-  /// Memory of which so many bytes were asked for, and something after them.
+  /// A table of the requested size, with guard bytes after it.
   struct Table {
     static constexpr std::uint64_t kAfter = 0xeeeeeeeeeeeeeeee;
     explicit Table(std::size_t bytes) : bytes(bytes), words(bytes / 8 + 8, kAfter) {}
@@ -103,7 +103,7 @@ struct OnePe {
   [[nodiscard]] static Region region(std::uint64_t offset = kBeside) {
     return {.base = nullptr, .bytes = 4096, .offset = offset};
   }
-  /// Registers on all PEs; what device code finds.
+  /// Registers on all PEs and returns what device code finds.
   [[nodiscard]] abi::RegisteredRange add(std::uint64_t offset = kBeside) {
     abi::RegisteredRange row{};
     keys.add(region(offset));
@@ -152,12 +152,12 @@ TEST_CASE("each_nic_and_rail_has_keys_of_memory_beside_the_heap") {
     for (int rail = 0; rail < 2; ++rail)
       expect(pe.nic(rail).registered.count(OnePe::kBeside) == 0, "no NIC reaches it any more");
     pe.expect_keys(second, 2 * OnePe::kBeside);
-    // Where it was before: keys are new, and in memory that device code has looked at before.
+    // It is at the same address: its keys are new, in memory that device code has read before.
     const abi::RegisteredRange again = pe.add();
     pe.expect_keys(again);
     expect(again.remote == first.remote && pe.tables.size() == 2, "tables serve again");
     pe.keys.remove(3 * OnePe::kBeside);  // there is none
-    // Nor is there any more what is gone: two others have tables of their own.
+    // A range is removed once only: two others then have tables of their own.
     for (int times = 0; times < 2; ++times) pe.keys.remove(OnePe::kBeside);
     const abi::RegisteredRange third = pe.add(3 * OnePe::kBeside),
                                fourth = pe.add(4 * OnePe::kBeside);
@@ -166,7 +166,7 @@ TEST_CASE("each_nic_and_rail_has_keys_of_memory_beside_the_heap") {
 }
 
 TEST_CASE("a_port_by_which_payload_goes_to_one_pe_has_the_whole_heap") {
-  // PEs 1 and 2 share a port. One of them is reached by it for atomics alone.
+  // PEs 1 and 2 share a port, which reaches one of them for atomics only.
   const int only_atomics = GENERATE(1, 2);
   auto boots = bootstrap::create_threads(3, 60);
   CHECK(test::run_threads(3, [&](int me) {

@@ -1,4 +1,4 @@
-// Distances, choice of device, GID and filter on fake sysfs trees.
+// Tests distances and the choice of device, GID and filter on fake sysfs trees.
 #include "transport/nic/gid_choice.h"
 #include "transport/nic/mlx5/device_choice.h"
 #include "transport/nic/pci_distance.h"
@@ -90,7 +90,7 @@ TEST_CASE("distance_follows_the_pci_tree") {
   CHECK(pci_distance(
             root + "0000:00:01.0/0000:01:00.0/0000:02:02.0/0000:05:00.0/0000:06:00.0/0000:07:00.0",
             gpu) == Distance::kPxb);
-  // A switch more on one of the two sides.
+  // One more switch on one of the two sides.
   CHECK(pci_distance(root + "0000:00:01.0/0000:09:00.0", gpu) == Distance::kPxb);
   CHECK(pci_distance(root + "0000:00:01.0/0000:01:00.0/0000:02:02.0/0000:05:00.0/0000:06:00.0",
                      gpu) == Distance::kPxb);
@@ -133,7 +133,8 @@ TEST_CASE("several_devices_are_the_nearest_ones_and_equal_ones_are_spread") {
                                        {"mlx5_0", 1, Distance::kPix},
                                        {"mlx5_2", 1, Distance::kPix},
                                        {"mlx5_1", 1, Distance::kPix}};
-  // By name: 1, 3, 2, 0. Two each as long as there are others, then with another first.
+  // By name: 1, 3, 2, 0. Each rank gets two others while there are some, then a pair with another
+  // first device.
   CHECK(choose_devices(four, 0, 2) == std::vector{1, 3});
   CHECK(choose_devices(four, 1, 2) == std::vector{2, 0});
   CHECK(choose_devices(four, 2, 2) == std::vector{3, 2});
@@ -141,7 +142,7 @@ TEST_CASE("several_devices_are_the_nearest_ones_and_equal_ones_are_spread") {
   CHECK(choose_devices(four, 4, 2) == std::vector{1, 3});
   CHECK(choose_devices(four, 0, 3) == std::vector{1, 3, 2});
   CHECK(choose_devices(four, 1, 3) == std::vector{0, 1, 3});
-  // All of them: every rank begins with another one.
+  // With all devices, every rank begins with another one.
   std::set<int> first;
   for (int rank = 0; rank < 4; ++rank) {
     const std::vector<int> chosen = choose_devices(four, rank, 8);
@@ -292,7 +293,7 @@ TEST_CASE("pes_meet_on_the_network_that_all_of_them_have") {
   CHECK(common_network({{ib, ethernet}, {ethernet, ib}, {ib}}) == ib);
   CHECK(common_network({{ib, ethernet}, {ethernet, ib}, {ethernet, ib}}) == ethernet);
   CHECK(common_network({{storage, ethernet}, {ib, ethernet}}) == ethernet);
-  CHECK(common_network({{ib, ethernet}, {ethernet, ib}}) == ib);  // as near: that of PE 0
+  CHECK(common_network({{ib, ethernet}, {ethernet, ib}}) == ib);  // equally near: PE 0 decides
   CHECK(common_network({{storage}, {ib}}) == std::nullopt);
   CHECK(network_text(ethernet) == "Ethernet");
   CHECK(network_text(ib) == "InfiniBand subnet 000000000000fe80");

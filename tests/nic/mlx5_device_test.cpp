@@ -1,5 +1,5 @@
-// What is learned about a device and its port, and said of those that are passed over; how errors
-// of its commands are told.
+// Tests what is read from a device and its port, the reasons why devices are passed over, and the
+// texts of command errors.
 #include "host/base/log.h"
 #include "tests/nic/mlx5_nic_rig.h"
 #include "tests/threads_of_process.h"
@@ -23,7 +23,7 @@ namespace {
 
 DeviceWish wish_of(const Setup& setup) { return {.config = setup.config, .sysfs = "/nowhere"}; }
 
-/// Of a search that finds no port.
+/// Returns the reason of a search that finds no port.
 std::string passed_over(const Setup& setup) {
   const FoundDevices found = find_devices(setup.api, wish_of(setup));
   CHECK(found.ports.empty());
@@ -101,7 +101,7 @@ TEST_CASE("networks_of_infiniband_are_told_apart_by_the_subnet_of_the_first_gid"
 }
 
 TEST_CASE("a_port_is_as_fast_as_the_library_says_else_as_its_codes_do") {
-  for (const std::uint64_t speed : {0u, 8000u}) {  // XDR, whose codes are those of NDR
+  for (const std::uint64_t speed : {0u, 8000u}) {  // XDR, which has the codes of NDR
     fake_verbs_reset();
     fake_verbs().width = 2, fake_verbs().speed = 128;
     fake_verbs().port_speed = speed;
@@ -161,7 +161,7 @@ TEST_CASE("capabilities_are_those_that_the_device_reports") {
   CHECK(caps.atomic_sizes == 0xc);
   CHECK(caps.fetched_host_endian);
   CHECK(fake_verbs().commands.size() == 2);
-  // Only a device that knows formats of time stamps wants one named.
+  // Only a device that knows formats of time stamps requires one.
   for (const int formats : {0, 1, 2}) {
     fake_verbs().timestamps = formats;
     caps = query_caps(api, nullptr);
@@ -178,7 +178,7 @@ TEST_CASE("a_device_lacks_what_it_lacks_and_nothing_else") {
   Caps all;
   all.has_rc = true;
   all.cqe_version = 1;
-  const bool more = GENERATE(false, true);  // than is asked for, which makes up for nothing
+  const bool more = GENERATE(false, true);  // more than requested, which does not compensate
   all.atomic_operations = more ? 0xffff : 0xf;
   all.atomic_sizes = more ? 0xffff : 0xc;
   all.wqe_bytes_max = 256;

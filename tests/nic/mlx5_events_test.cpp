@@ -1,5 +1,5 @@
-// Events of Mlx5Nic over a table of functions of the test's own: what is an error, what is only
-// remembered, and that the thread that reads them ends.
+// Tests events of Mlx5Nic over a table of functions of the test: which of them are errors, which
+// are only recorded, and that the thread that reads them ends.
 #include "host/base/log.h"
 #include "tests/nic/mlx5_nic_rig.h"
 #include "tests/patience.h"
@@ -24,7 +24,7 @@ namespace gshmem::nic::mlx5 {
 
 namespace {
 
-/// What a NIC tells of errors.
+/// Collects the errors that a NIC reports.
 class Told {
  public:
   explicit Told(Setup& setup) {
@@ -34,7 +34,7 @@ class Told {
       changed_.notify_one();
     };
   }
-  /// All texts, when there are so many.
+  /// Returns all texts, as soon as there are `count` of them.
   [[nodiscard]] std::vector<std::string> first(std::size_t count = 1) {
     std::unique_lock<std::mutex> lock(mutex_);
     changed_.wait_for(lock, std::chrono::seconds(30 * gshmem::test::kPatience),
@@ -122,7 +122,7 @@ TEST_CASE("events_of_queues_say_which_and_to_whom") {
   nic->use_queue_memory(setup.memory.queue_region());
   for (int queue : {0, 1}) (void)nic->create_queue(Memory::place(queue));
   nic->connect(0, 3, nic->connect_info(1), 0);
-  // Of each queue what breaks it, and of its completion queue.
+  // The NIC watches the errors of each queue, and of its completion queue.
   const auto& watched = fake_verbs().watched;
   REQUIRE(watched.size() == 8);
   const auto cookie_of = [&](int queue, std::uint16_t event) {
@@ -135,7 +135,7 @@ TEST_CASE("events_of_queues_say_which_and_to_whom") {
   };
   gshmem::test::StderrCapture log;
   nic->start();
-  // A queue that is not connected is to nobody.
+  // A queue that is not connected has no PE.
   const std::pair<std::uint16_t, const char*> words[] = {
       {0x04, "its completion queue broke"},
       {0x05, "the device broke it off"},

@@ -1,5 +1,5 @@
-// Memory of Mlx5Nic over a table of functions of the test's own: how it is registered, and what is
-// said when it cannot be.
+// Tests memory of Mlx5Nic over a table of functions of the test: how it is registered, and the
+// errors when it cannot be.
 #include "tests/nic/mlx5_nic_rig.h"
 #include "tests/capture.h"
 
@@ -20,7 +20,7 @@ TEST_CASE("pages_of_queue_memory_are_small_enough_for_offsets_in_them") {
   CHECK((sizes & static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE))) != 0);
   CHECK((sizes & 4095) == 0);
   CHECK(sizes < 2 * 64 * 4096);
-  // Memory of the host may come in pieces of its pages.
+  // Memory of the host may be registered by its own page size.
   CHECK(sizes < 2 * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE)));
 }
 
@@ -63,7 +63,7 @@ TEST_CASE("memory_that_cannot_be_registered_is_described_with_what_helps") {
     };
     const Region heap = setup.memory.heap_region(), queues = setup.memory.queue_region();
     check("ibv_reg_mr_iova2", heap, "remote access", [&] { (void)nic->register_memory(heap); });
-    if (each.error == 0) continue;  // of queues, the error number decides what is tried next
+    if (each.error == 0) continue;  // for queues, the error number decides what is tried next
     const auto enter = [&] { nic->use_queue_memory(queues); };
     check("mlx5dv_devx_umem_reg_ex", queues, "work queues", enter);
     CHECK(fake_verbs().umem_access == IBV_ACCESS_LOCAL_WRITE);
@@ -107,7 +107,7 @@ TEST_CASE("a_port_is_tried_alone_and_with_a_page_of_the_heap") {
   CHECK(usable.why_not.empty());
   CHECK(fake_verbs().bytes == std::vector<std::size_t>(2, 65536));
   const auto& calls = fake_verbs().calls;
-  // Both to look at them, then each as the only one.
+  // Both devices are opened for a look, then each as the only one.
   CHECK(std::count(calls.begin(), calls.end(), "ibv_open_device") == 4);
 }
 

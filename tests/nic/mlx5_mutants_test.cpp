@@ -1,7 +1,7 @@
-// Mistakes in commands, one at a time: a field of what the mlx5 transport sends to the device is
-// changed on the way, for both ends of a connection. The soft NIC has to notice all that a card
-// would; of the rest it has to make nothing. A mistake that it does not notice would be noticed on
-// hardware for the first time.
+// Puts mistakes into commands, one at a time: a field that the mlx5 transport sends to the device
+// is changed, for both ends of a connection. The soft NIC has to detect every mistake that a card
+// would detect, and to ignore the others. A mistake that it misses would appear on hardware for the
+// first time.
 #include "bootstrap/bootstrap.h"
 #include "tests/nic/mlx5_pe.h"
 #include "transport/nic/mlx5/mlx5.h"
@@ -30,7 +30,7 @@ namespace {
 enum class Port { kInfiniBand, kRoce };
 enum class How { kSet, kAdd, kFlip };
 
-/// The end of it: nothing, or what a card does. kAny: it depends on what else there is.
+/// The consequence: none, or that of a card. kAny: it depends on other things.
 enum class End { kNothing, kRefused, kFailed, kSilent, kViolation, kAny };
 
 struct Mutant {
@@ -57,12 +57,12 @@ constexpr Mutant kInfiniBandMutants[] = {
     {"INIT2RTR mtu of both ends", 0x503, 0x20, 31, 29, kSet, 1, kNothing},
     {"INIT2RTR remote_qpn", 0x503, 0x2c, 23, 0, kAdd, 1, kFailed, kRetries},
     {"INIT2RTR next_rcv_psn", 0x503, 0xac, 23, 0, kAdd, 1, kFailed, kRetries},
-    // The collapsed completion queue may show the flush of those behind.
+    // The collapsed completion queue may show the flushed entries after it.
     {"INIT2RTR log_rra_max", 0x503, 0xa8, 23, 21, kSet, 0, kFailed, kAnySyndrome},
     {"INIT2RTR rlid", 0x503, 0x34, 15, 0, kAdd, 1, kFailed, kRetries},
     {"INIT2RTR grh with no GID", 0x503, 0x34, 23, 23, kSet, 1, kFailed, kRetries},
     {"INIT2RTR port", 0x503, 0x54, 23, 16, kSet, 2, kRefused},
-    // Without its bit of opt_param_mask a field of the transition before has no meaning.
+    // Without its bit of opt_param_mask, a field of the transition before has no meaning.
     {"INIT2RTR atomic_mode, no mask", 0x503, 0xa8, 19, 16, kSet, 1, kNothing},
     {"INIT2RTR rae, no mask", 0x503, 0xa8, 13, 13, kSet, 0, kNothing},
     {"INIT2RTR rwe, no mask", 0x503, 0xa8, 14, 14, kSet, 0, kNothing},
@@ -110,7 +110,7 @@ constexpr Mutant kRoceMutants[] = {
     {"rlid, of InfiniBand", 0x503, 0x34, 15, 0, kSet, 5, kNothing},
 };
 
-const Mutant* now = nullptr;  ///< what is changed on the way
+const Mutant* now = nullptr;  ///< the change that is applied
 int changed = 0;
 
 std::vector<std::uint8_t> mutated(const void* in, std::size_t bytes) {
@@ -142,9 +142,10 @@ int modify(mlx5dv_devx_obj* object, const void* in, std::size_t bytes, void* out
   return real.obj_modify(object, mutated(in, bytes).data(), bytes, out, room);
 }
 
-/// Between the transport and the library of the soft NIC, which the transport has loaded.
+/// Hooks into the calls from the transport to the library of the soft NIC, which the transport has
+/// loaded.
 void get_between() {
-  // The object itself is not const; there is one for the process.
+  // The object itself is not const; the process has one.
   auto& api = const_cast<mlx5::VerbsApi&>(mlx5::VerbsApi::get(GSHNIC_FOLDER));
   real.obj_create = api.obj_create, real.obj_modify = api.obj_modify;
   api.obj_create = create, api.obj_modify = modify;
@@ -173,7 +174,7 @@ struct Outcome {
   int syndrome = 0;
 };
 
-/// Uses queues as a client does: more than a packet, more than one turn of the ring.
+/// Uses queues as a client does: more than a packet, more than once around the ring.
 Outcome use(TestPe& pe) {
   const auto first_of = [](std::initializer_list<std::optional<Failure>> all) {
     for (const std::optional<Failure>& one : all)
@@ -217,7 +218,7 @@ Outcome outcome_of(Port port, const Mutant& mutant) {
     CHECK(error.code() == GSHMEMX_ERROR_TIMEOUT);
     outcome.end = kSilent;
   }
-  // A doorbell record is compared now and then.
+  // The NIC compares the doorbell record from time to time.
   for (int i = 0; i < 500 && mutant.end == kViolation && violations() == before; ++i)
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   if (outcome.end == kNothing && violations() != before) outcome.end = kViolation;

@@ -1,5 +1,5 @@
-// What tests of Mlx5Nic over functions of their own share: a configuration, memory, and the life of
-// a NIC with two queues. One fake per test (fake_verbs_reset).
+// Shared by tests of Mlx5Nic over functions of the test: a configuration, memory, and the life of a
+// NIC with two queues. One fake per test (fake_verbs_reset).
 #pragma once
 
 #include "bootstrap/bootstrap.h"

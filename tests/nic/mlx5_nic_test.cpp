@@ -1,5 +1,5 @@
-// Mlx5Nic over a table of functions of the test's own: what each failure is called, that nothing is
-// left behind by any, and what reaches the device.
+// Tests Mlx5Nic over a table of functions of the test: the text of each failure, that each failure
+// frees everything, and what reaches the device.
 #include "host/base/log.h"
 #include "tests/nic/mlx5_nic_rig.h"
 #include "tests/capture.h"
@@ -16,7 +16,7 @@ namespace gshmem::nic::mlx5 {
 
 TEST_CASE("failure_of_each_call_is_named_and_leaves_nothing") {
   for (const bool ethernet : {false, true}) {
-    // There is another way, or nothing to do about it.
+    // There is another path, or nothing to do about it.
     const std::set<std::string> tolerated = {"ibv_query_pkey",
                                              "ibv_create_cq",
                                              "ibv_create_qp",
@@ -62,7 +62,7 @@ TEST_CASE("failure_of_each_call_is_named_and_leaves_nothing") {
       }
     }
     CHECK(failures > 40);
-    // What ends a life is called, too: nothing else would show that it is not.
+    // These end a life. Nothing else would show that one of them is missing.
     for (const char* name :
          {"2ERR", "2RST", "mlx5dv_devx_obj_destroy", "mlx5dv_devx_free_uar",
           "mlx5dv_devx_umem_dereg", "ibv_dereg_mr", "ibv_dealloc_pd", "ibv_close_device"}) {
@@ -114,7 +114,7 @@ TEST_CASE("partition_that_is_not_there_is_an_error") {
   CHECK_THAT(error_of([&] { setup.whole_life(); }), Catch::Contains("GSHMEM_IB_PKEY_INDEX=5"));
 }
 
-/// What a PE says of its end, with a change.
+/// Returns the information that a PE sends about its queue, with a change.
 ConnectInfo changed(ConnectInfo info, const std::function<void(ConnectWire&)>& change) {
   ConnectWire wire;
   std::memcpy(&wire, info.data(), sizeof(wire));
@@ -123,7 +123,7 @@ ConnectInfo changed(ConnectInfo info, const std::function<void(ConnectWire&)>& c
   return info;
 }
 
-/// Two queues, of which the first one may be connected to the other.
+/// Two queues, of which the first may be connected to the other.
 struct TwoQueues {
   TwoQueues() : nic(setup.open()) {
     nic->use_queue_memory(setup.memory.queue_region());
@@ -160,7 +160,7 @@ TEST_CASE("ends_that_do_not_match_are_told_apart") {
   CHECK_THAT(error_with([](ConnectWire& w) { w.global = 1; }),
              Catch::Contains("PE 3 uses GIDs and this PE does not") &&
                  Catch::Contains("GSHMEM_IB_GID_INDEX") && Catch::Contains("GRH_REQUIRED"));
-  // One full member of a partition is enough, and a GID that is not known is of any subnet.
+  // One full member of a partition is enough, and an unknown GID counts as of any subnet.
   CHECK(error_with([](ConnectWire& w) { w.pkey = 0x7fff; }).empty());
   CHECK(error_with([](ConnectWire& w) { w.gid = {}; }).empty());
   CHECK(error_with([](ConnectWire&) {}).empty());
@@ -189,7 +189,7 @@ TEST_CASE("configuration_reaches_the_device") {
   const auto rtr = fake_verbs().commands_of(0x503).at(0);
   CHECK(static_cast<int>(rtr[0x20]) == 0xbe);      // MTU 4096
   CHECK(static_cast<int>(rtr[0x33]) == 1);         // partition
-  CHECK(static_cast<int>(rtr[0x39]) == 1);         // own GID
+  CHECK(static_cast<int>(rtr[0x39]) == 1);         // index of the local GID
   CHECK(static_cast<int>(rtr[0x51]) == 104 >> 2);  // DSCP
   CHECK(static_cast<int>(rtr[0x54]) == 3 << 4);    // priority
   CHECK(static_cast<int>(rtr[0x56]) == 0x02);      // MAC address
@@ -207,14 +207,14 @@ TEST_CASE("dscp_and_udp_port_are_of_roce_v2") {
     Setup setup(config_with({{"GSHMEM_IB_TRAFFIC_CLASS", "104"}}));
     setup.whole_life();
     const auto rtr = fake_verbs().commands_of(0x503).at(0);
-    CHECK(static_cast<int>(rtr[0x35]) == 0);  // the GRH bit is InfiniBand's
+    CHECK(static_cast<int>(rtr[0x35]) == 0);  // only InfiniBand has the GRH bit
     CHECK(static_cast<int>(rtr[0x51]) == (v2 ? 104 >> 2 : 0));
     CHECK((rtr[0x52] << 8 | rtr[0x53]) / 0xc000 == (v2 ? 1 : 0));
-    CHECK(static_cast<int>(rtr[0x3c]) == 104 >> 4);  // the traffic class, in the GRH
+    CHECK(static_cast<int>(rtr[0x3c]) == 104 >> 4);  // the traffic class in the GRH
   }
 }
 
-/// A queue of its own, whose other end says of itself what a test makes of that.
+/// A queue whose peer sends information that the test makes.
 struct ConnectedSetup : Setup {
   const std::unique_ptr<Mlx5Nic> nic = open();
   ConnectedSetup() {
@@ -236,7 +236,7 @@ TEST_CASE("pairs_of_queues_have_udp_ports_all_over_the_range") {
   fake_verbs().ethernet = true;
   fake_verbs().gid_type = IBV_GID_TYPE_ROCE_V2;
   ConnectedSetup setup;
-  for (std::uint32_t number = 64; number < 96; ++number)  // as a PE has its queues
+  for (std::uint32_t number = 64; number < 96; ++number)  // a PE with several queues
     setup.connect([&](ConnectWire& wire) { wire.number = number; });
   std::set<int> ports;
   int any = 0, all = 0xffff;
@@ -254,7 +254,7 @@ TEST_CASE("pairs_of_queues_have_udp_ports_all_over_the_range") {
 TEST_CASE("udp_ports_are_in_the_range_that_the_device_reports") {
   fake_verbs_reset();
   fake_verbs().ethernet = true;
-  fake_verbs().timestamps = 0;  // it has capabilities of RoCE
+  fake_verbs().timestamps = 0;  // the device has the capabilities of RoCE
   fake_verbs().udp_sources = {0xd000, 0xd00f};
   ConnectedSetup setup;
   for (std::uint32_t number = 64; number < 160; ++number)
@@ -274,7 +274,7 @@ TEST_CASE("infiniband_port_that_requires_a_grh_has_one") {
     setup.whole_life();
     const auto rtr = fake_verbs().commands_of(0x503).at(0);
     CHECK(static_cast<int>(rtr[0x35]) == (required ? 0x80 : 0));
-    CHECK(static_cast<int>(rtr[0x36] << 8 | rtr[0x37]) == 0x1234);  // by its LID all the same
+    CHECK(static_cast<int>(rtr[0x36] << 8 | rtr[0x37]) == 0x1234);  // the LID is used nevertheless
     CHECK(static_cast<int>(rtr[0x3b]) == (required ? 255 : 0));     // hop limit
     CHECK(static_cast<int>(rtr[0x4f]) == (required ? 1 : 0));       // end of the GID
   }
@@ -424,7 +424,7 @@ TEST_CASE("the_state_of_a_queue_is_told_with_its_counters_or_why_it_is_not_known
   CHECK_THAT(nic->queue_status(numbers[0], 3),
              Catch::StartsWith("the state of the queue is unknown: device command QUERY_QP: "));
   nic->stop();
-  CHECK(nic->queue_status(numbers[0], 3).empty());  // there is none any more
+  CHECK(nic->queue_status(numbers[0], 3).empty());  // the queue is destroyed
 }
 
 }  // namespace gshmem::nic::mlx5

@@ -66,7 +66,8 @@ TestPe::TestPe(const Config& config, Collectives& boot, bool node_root,
     for (int which = 0; which < kPerPe; ++which) {
       const int index = pe * kPerPe + which;
       queue(pe, which).remote_key = keys[static_cast<std::size_t>(pe)].remote;
-      // The other end's queue to this PE. To itself, a PE's queues are connected to each other.
+      // The index of the peer's queue to this PE. A PE's queues to itself are connected to each
+      // other.
       const int theirs = boot.rank() * kPerPe + (pe == boot.rank() ? 1 - which : which);
       nic_->connect(index, pe, all[static_cast<std::size_t>(pe * count + theirs)],
                     queue(pe, which).remote_key);

@@ -1,5 +1,5 @@
 // One PE of the tests that drive the mlx5 transport end to end: heap, queues to every PE and
-// itself, and an encoder of its own, as plain as can be, that writes entries, rings and waits.
+// itself, and a simple encoder of its own, which writes entries, rings and waits.
 #pragma once
 
 #include "host/base/collectives.h"
@@ -32,7 +32,7 @@ class Pages {
   char* data_;
 };
 
-/// How a wait ended: nothing when it was fine.
+/// How a wait ended; no value if it succeeded.
 struct Failure {
   int syndrome = 0;
   std::uint16_t counter = 0;
@@ -48,7 +48,7 @@ class TestPe {
   TestPe(const Config& config, Collectives& boot, bool node_root = false,
          std::function<int(int)> share_fd = {});
 
-  /// How long a completion is waited for.
+  /// The time limit of a wait for a completion.
   std::chrono::milliseconds patience = std::chrono::seconds(60 * gshmem::test::kPatience);
 
   [[nodiscard]] Nic& nic() { return *nic_; }
@@ -64,9 +64,9 @@ class TestPe {
                                    std::uint64_t result);
   std::optional<Failure> compare_swap(int pe, int which, std::uint64_t at, std::uint64_t compare,
                                       std::uint64_t swap, std::uint64_t result);
-  /// Several at a time, of 8 bytes each; how the last one ends.
+  /// Posts several reads of 8 bytes at once; returns how the last one ends.
   std::optional<Failure> reads(int pe, int which, int count);
-  /// The same with a key that nobody has.
+  /// Writes with a key that was never registered.
   std::optional<Failure> write_with_bad_key(int pe);
 
  private:
@@ -77,8 +77,8 @@ class TestPe {
     std::uint16_t next = 0;
   };
   Queue& queue(int pe, int which) { return queues_[static_cast<std::size_t>(pe * kPerPe + which)]; }
-  /// Stores an entry of `segments` segments behind a control segment, rings, and waits for it.
-  /// Several equal ones are rung at once.
+  /// Stores an entry with `segments` segments after the control segment, rings, and waits for it.
+  /// Equal entries are rung at once.
   std::optional<Failure> post(Queue& queue, abi::Opcode opcode, const void* segments,
                               std::size_t bytes, int count = 1);
   std::optional<Failure> transfer(Queue& queue, abi::Opcode opcode, std::uint64_t local,
@@ -94,7 +94,7 @@ class TestPe {
   std::vector<Queue> queues_;
   std::mutex mutex_;
   std::vector<std::string> errors_;
-  std::unique_ptr<Nic> nic_;  // last: gone before the memory it reads
+  std::unique_ptr<Nic> nic_;  // last: destroyed before the memory that it reads
 };
 
 }  // namespace gshmem::nic

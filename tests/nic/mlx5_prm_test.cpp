@@ -1,5 +1,6 @@
-// Bytes of the device commands, counted by hand from the specification (mlx5_ifc.h): byte offsets
-// are those of the whole command, a queue pair's context begins at 0x18, its path at 0x30.
+// Compares bytes of the device commands with the specification (mlx5_ifc.h), counted by hand. Byte
+// offsets are those of the whole command; the context of a queue pair begins at 0x18, its path at
+// 0x30.
 #include "transport/nic/mlx5/commands.h"
 
 #include <catch2/catch.hpp>
@@ -17,7 +18,7 @@ struct Bytes {
   std::vector<std::uint8_t> bytes;
 };
 
-/// All bytes that are not named must be zero.
+/// Checks that all bytes that are not named are zero.
 template <class Layout>
 void check_bytes(const prm::Message<Layout>& message, std::initializer_list<Bytes> expected) {
   std::vector<std::uint8_t> whole(message.size(), 0);
@@ -166,7 +167,7 @@ TEST_CASE("init2rtr_of_roce_v1_has_neither_dscp_nor_udp_port") {
   CHECK(static_cast<int>(command.data()[0x35]) == 0);
   for (const std::size_t at : {0x51u, 0x52u, 0x53u})
     CHECK(static_cast<int>(command.data()[at]) == 0);
-  CHECK(static_cast<int>(command.data()[0x3c]) == 0x06);  // the traffic class of its GRH stays
+  CHECK(static_cast<int>(command.data()[0x3c]) == 0x06);  // the traffic class is unchanged
 }
 
 TEST_CASE("rtr2rts_has_its_bytes") {

@@ -1,7 +1,7 @@
-// The mlx5 transport on the soft NIC, PEs being processes: they share a fabric whose descriptor
-// the first one passes to the others. Usage: mlx5_processes N. Every process writes to every other
-// and adds to one word of the first; two rounds, because init after finalize must find the fabric
-// that a process can be in only once.
+// Tests the mlx5 transport on the soft NIC with PEs that are processes: they share a fabric whose
+// descriptor the first one passes to the others. Usage: mlx5_processes N. Every process writes to
+// every other and adds to one word of the first. It does so twice, because init after finalize must
+// find the fabric, which a process can join only once.
 #include "host/control/plane.h"
 #include "tests/nic/mlx5_pe.h"
 #include "tests/nic/soft_findings.h"
@@ -62,8 +62,8 @@ void one_round(const Config& config) {
     check(!pe.fetch_add(0, 1, 512, 1, 1024), "fetch_add failed");
   }
   ranks.barrier();
-  // The barrier orders the others' writes before what follows; ThreadSanitizer, which does not look
-  // through sockets, sees it by a completion of the engine's thread that did those writes here.
+  // The barrier orders the others' writes before what follows. ThreadSanitizer does not see through
+  // sockets, but it sees a completion of the engine's thread, which did those writes here.
   check(!pe.write(me, 0, 0, 2048, 8), "write failed");
   for (int from = 0; from < n; ++from) {
     check(pe.heap()[4096 + from * 64 + 63] == 'a' + from, "written bytes differ");
@@ -96,7 +96,7 @@ int main(int argc, char** argv) {
   const int count = argc > 1 ? std::atoi(argv[1]) : 2;
   const std::string ports[2] = {"127.0.0.1:" + std::to_string(free_port()),
                                 "127.0.0.1:" + std::to_string(free_port())};
-  // Before there is any thread: ThreadSanitizer follows no other fork.
+  // There is no thread yet: ThreadSanitizer follows no other fork.
   for (int rank = 0; rank < count; ++rank) {
     const pid_t child = fork();
     if (child < 0) return 1;

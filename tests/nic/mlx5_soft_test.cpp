@@ -1,4 +1,4 @@
-// The mlx5 transport end to end on the soft NIC's libibverbs and libmlx5, PEs being threads.
+// Tests the mlx5 transport end to end on the soft NIC's libibverbs and libmlx5; PEs are threads.
 #include "bootstrap/bootstrap.h"
 #include "tests/nic/mlx5_pe.h"
 #include "tests/nic/soft_findings.h"
@@ -22,14 +22,15 @@
 
 namespace gshmem::nic {
 
-/// Somebody else's transport; nothing here chooses it.
+/// Stands for the libfabric transport; no test here chooses it.
 std::unique_ptr<Nic> open_ofi(const OpenOptions&) {
   throw Error(GSHMEMX_ERROR_NOT_SUPPORTED, "no libfabric in this test");
 }
 
 namespace {
 
-// Before the libraries look: PEs are on two cards in turn, whose ports differ. A third is on RoCE.
+// Set before the libraries read it: PEs alternate between two cards with different ports. A third
+// card is on RoCE.
 [[maybe_unused]] const bool is_set =
     (setenv("GSHNIC_DEVICES", "3", 1), setenv("GSHNIC_PROFILE", "mtu=1024;mtu=4096;roce", 1), true);
 
@@ -47,7 +48,7 @@ const Config& config(std::size_t pe = 0) {
   return values[pe % 2];
 }
 
-/// `body` per PE, each on a thread; the first exception is rethrown when all have ended.
+/// Runs `body` per PE, each on a thread; rethrows the first exception when all have ended.
 void run_pes(int count, const std::function<void(TestPe&, bootstrap::Bootstrap&)>& body,
              const std::function<const Config&(std::size_t pe)>& config_of = config) {
   auto boots = bootstrap::create_threads(count, 60);
@@ -73,7 +74,7 @@ void run_pes(int count, const std::function<void(TestPe&, bootstrap::Bootstrap&)
   CHECK(test::soft_nic_findings() == 0);
 }
 
-/// Catch2's own macros are for one thread.
+/// The macros of Catch2 work in one thread only.
 void check(bool ok, const char* what) { require(ok, GSHMEMX_ERROR_INTERNAL, what); }
 
 std::uint64_t word(const TestPe& pe, std::size_t at) {
@@ -150,7 +151,7 @@ TEST_CASE("bad_key_is_a_completion_with_its_syndrome") {
       check(failure.has_value(), "a write with a bad key succeeded");
       check(failure->syndrome == static_cast<int>(abi::Syndrome::kRemoteAccess),
             "the syndrome is not that of a remote access error");
-      // The other queue of the same pair of PEs goes on.
+      // The other queue of the same pair of PEs still works.
       check(!pe.write(1, 1, 0, 0, 8), "an error of one queue broke another");
     }
   });
@@ -226,7 +227,7 @@ TEST_CASE("wrong_device_name_is_an_error_on_all_pes") {
 TEST_CASE("queues_lie_at_any_page_of_large_memory") {
   const auto boot = bootstrap::create_single();
   const NicList nics = open_soft({.config = config(), .boot = *boot, .node_root = true});
-  // A length that large pages divide, which the kernel chooses when it may.
+  // The length is a multiple of large pages, which the kernel uses if it may.
   const Pages memory(4 << 20);
   nics.front()->use_queue_memory({memory.data(), memory.size(), MemoryKind::kHost, -1});
   for (const std::uint64_t page : {1u, 100u, 1001u}) {
@@ -256,10 +257,10 @@ TEST_CASE("kind_of_nic_is_chosen_by_configuration") {
   CHECK(open_as("none") == "none");
   CHECK(open_as("soft") == "mlx5");
   CHECK_THROWS_WITH(open_as("ofi"), "no libfabric in this test");
-  // The soft NIC's libraries are in this process now, and are not taken for a ConnectX.
+  // The soft NIC's libraries are in this process now, but must not be used as a ConnectX.
   test::StderrCapture log;
   CHECK_THROWS_WITH(open_as("auto"), "no libfabric in this test");
-  CHECK(log.writes().empty());  // nobody misses a NIC that is not there
+  CHECK(log.writes().empty());  // a missing NIC is not reported unless it is requested
   CHECK_THROWS_WITH(open_as("mlx5"), Catch::Contains("cannot load"));
 }
 
@@ -269,7 +270,7 @@ TEST_CASE("soft_nic_is_usable_unless_the_heap_is_out_of_reach") {
   OpenOptions options{.config = config(), .boot = *boot, .heap_kind = MemoryKind::kGpu};
   options.heap = {heap.data(), heap.size(), MemoryKind::kGpu, 0};
   CHECK(mlx5::usable(options, GSHNIC_FOLDER).why_not.empty());
-  options.heap.bytes = 0;  // which cannot be registered
+  options.heap.bytes = 0;  // it cannot be registered
   const mlx5::Usable usable = mlx5::usable(options, GSHNIC_FOLDER);
   CHECK_THAT(usable.why_not, Catch::Contains("ibv_reg_mr_iova2"));
   CHECK(usable.has_device);
@@ -277,7 +278,7 @@ TEST_CASE("soft_nic_is_usable_unless_the_heap_is_out_of_reach") {
 }
 
 TEST_CASE("a_nic_that_is_there_is_taken_or_told_of_unless_it_is_not_wanted") {
-  // As the system's libraries, which the loader finds by their names.
+  // The loader finds them by the names of the system's libraries.
   for (const char* name : {"/libibverbs.so.1", "/libmlx5.so.1"})
     REQUIRE(dlopen((GSHNIC_FOLDER + std::string(name)).c_str(), RTLD_NOW | RTLD_LOCAL) != nullptr);
   try {
@@ -298,7 +299,7 @@ TEST_CASE("a_nic_that_is_there_is_taken_or_told_of_unless_it_is_not_wanted") {
         },
         nullptr);
     OpenOptions options{.config = with, .boot = *boot, .heap_kind = MemoryKind::kGpu};
-    options.heap = {heap.data(), 0, MemoryKind::kGpu, 0};  // which cannot be registered
+    options.heap = {heap.data(), 0, MemoryKind::kGpu, 0};  // it cannot be registered
     test::StderrCapture log;
     CHECK_THROWS_WITH(open(options), "no libfabric in this test");
     const std::vector<std::string> lines = log.writes();
@@ -306,7 +307,7 @@ TEST_CASE("a_nic_that_is_there_is_taken_or_told_of_unless_it_is_not_wanted") {
     if (!lines.empty())
       CHECK_THAT(lines[0], Catch::Contains("WARN: GSHMEM_NIC=auto: libfabric on all PEs, because "
                                            "PE 0 cannot use mlx5: "));
-    // In host memory the heap is out of no NIC's reach.
+    // Every NIC can register a heap in host memory.
     options.heap_kind = options.heap.kind = MemoryKind::kHost;
     const NicList nics = open(options);
     REQUIRE(nics.size() == 1);
@@ -321,7 +322,7 @@ TEST_CASE("soft_nic_refuses_a_second_host") {
   for (std::size_t i = 0; i < 2; ++i) {
     threads.emplace_back([&, i] {
       try {
-        const TestPe pe(config(), *boots[i], true);  // each the first of its host
+        const TestPe pe(config(), *boots[i], true);  // each the first PE of its host
       } catch (const Error& error) {
         texts[i] = error.what();
       }
@@ -332,7 +333,7 @@ TEST_CASE("soft_nic_refuses_a_second_host") {
 }
 
 TEST_CASE("systems_libraries_in_the_process_do_not_get_in_the_way") {
-  // As when MPI or NCCL has loaded them before.
+  // MPI or NCCL may have loaded them before.
   try {
     (void)mlx5::VerbsApi::get("");
   } catch (const Error& error) {
@@ -347,7 +348,7 @@ TEST_CASE("systems_libraries_in_the_process_do_not_get_in_the_way") {
 TEST_CASE("libraries_that_lack_a_call_are_refused_with_its_name") {
   char folder[] = "/tmp/gshmem_verbs_XXXXXX";
   REQUIRE(mkdtemp(folder) != nullptr);
-  for (const char* name : {"libibverbs.so.1", "libmlx5.so.1"})  // those of another library
+  for (const char* name : {"libibverbs.so.1", "libmlx5.so.1"})  // names that another library has
     std::filesystem::create_symlink(GSHNIC_FOLDER "/libgshnic.so",
                                     std::filesystem::path(folder) / name);
   CHECK_THROWS_WITH(mlx5::VerbsApi::get(folder),

@@ -1,5 +1,5 @@
-// What tests of QueueSet share: NICs that only note what they are told, memory, a job, and the
-// queues of one of its PEs. PEs are threads.
+// Shared by tests of QueueSet: NICs that only record their calls, memory, a job, and the queues of
+// one of its PEs. PEs are threads.
 #pragma once
 
 #include "bootstrap/bootstrap.h"
@@ -26,7 +26,7 @@
 
 namespace gshmem::nic {
 
-/// What the end of a queue says of itself. Queues of a PE count by port.
+/// The information that a queue sends to its peer. The queues of a PE are numbered by port.
 struct End {
   int pe, queue;
   char port[8];
@@ -37,10 +37,10 @@ struct End {
 
 using test::expect;
 
-/// Notes by queue what it is connected to, and what it was told of the memory.
+/// Records for each queue its peer, and the memory that it was given.
 class Noting final : public Nic {
  public:
-  /// Of the PE that `all` belongs to, which outlives it.
+  /// Belongs to the PE that owns `all`, which outlives it.
   Noting(int pe, std::string port, std::vector<const Noting*>& all)
       : pe_(pe), port_(std::move(port)), all_(all) {
     all_.push_back(this);
@@ -90,7 +90,7 @@ class Noting final : public Nic {
     const std::uint32_t number = ++made;
     return {number, place.doorbell ? place.doorbell : next_doorbell()};
   }
-  // Registers as of a ConnectX: in pages of 4 KiB.
+  // Register addresses as of a ConnectX, in pages of 4 KiB.
   std::uint64_t* next_doorbell() override {
     char* const page = registers + doorbells_++ % 32 * 4096;
     return reinterpret_cast<std::uint64_t*>(page + abi::kUarDoorbellOffset);
@@ -125,7 +125,8 @@ class Noting final : public Nic {
   std::uint64_t heap_bytes = 0;
 
  private:
-  /// Of the memory of now, where no other queue has a part. One that is made again has the same.
+  /// Uses a part of the current memory in which no other queue has one. A queue that is made again
+  /// has the same part.
   void take_part(std::uint64_t begin, std::uint64_t bytes) {
     const char* const first = static_cast<const char*>(memories.back().base) + begin;
     const std::pair mine(first, first + bytes);
@@ -167,16 +168,16 @@ class Memory {
     };
     return source;
   }
-  /// For queues, from now on.
+  /// Kernels wait for queues from now on.
   void let_kernels_wait() { kernels_wait_ = true; }
-  /// So much was asked for in one piece that begins there; 0: none does.
+  /// Returns the bytes of the allocation that begins there; 0: none does.
   [[nodiscard]] std::size_t bytes_at(const void* begin) const {
     for (const auto* const pieces : {&shared_, &device_})
       for (const Piece& piece : *pieces)
         if (piece.data.get() == begin) return piece.bytes;
     return 0;
   }
-  std::size_t completions = 0;  ///< uploads that make one ready
+  std::size_t completions = 0;  ///< uploads that mark a queue as ready
 
  private:
   struct Piece {
@@ -184,7 +185,7 @@ class Memory {
     std::size_t bytes;
   };
   static constexpr std::align_val_t kPage{4096};
-  /// No byte more than is asked for, which AddressSanitizer watches.
+  /// Allocates exactly the requested bytes, which AddressSanitizer watches.
   [[nodiscard]] static void* take(std::vector<Piece>& pieces, std::size_t bytes) {
     auto* const begin = static_cast<char*>(::operator new(bytes, kPage));
     pieces.push_back({{begin, [](char* data) { ::operator delete(data, kPage); }}, bytes});
@@ -194,7 +195,7 @@ class Memory {
   bool kernels_wait_ = false;
 };
 
-/// A job: which ports each PE has, and on which host it is.
+/// A job: the ports of each PE, and its host.
 struct Job {
   std::vector<std::vector<std::string>> ports;
   std::vector<int> node_of;
@@ -215,7 +216,7 @@ struct Connected {
   std::vector<const Noting*> nics;
   std::size_t moved = 0;  ///< bytes over the bootstrap
 
-  /// To all other PEs; those of the own host get atomics alone.
+  /// Connects to all other PEs; those of the own host are connected for atomics only.
   Connected(const Job& job, std::unique_ptr<bootstrap::Bootstrap> of,
             ConnectChoice when = ConnectChoice::kInit)
       : boot_(std::move(of), moved) {
@@ -251,7 +252,7 @@ struct Connected {
     for (const Noting* nic : nics) all += nic->made;
     return static_cast<int>(all);
   }
-  /// Whether what each queue is connected to is connected to it.
+  /// Checks that the peer of each queue is connected to it.
   void expect_two_ends() {
     std::vector<std::pair<End, End>> mine, all;
     for (const Noting* nic : nics) {

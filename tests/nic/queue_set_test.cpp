@@ -1,5 +1,5 @@
-// Connecting queues over a bootstrap: each end learns of the queue that its peer made for it, and
-// what that costs. Where queues are, and how they are rung.
+// Tests how queues are connected over a bootstrap: each end learns of the queue that its peer made
+// for it, and the cost of that. Tests addresses of queues and how they are rung, too.
 #include "host/base/log.h"
 #include "tests/nic/queue_set_rig.h"
 #include "tests/capture.h"
@@ -21,7 +21,7 @@ namespace gshmem::nic {
 namespace {
 
 TEST_CASE("pes_of_a_host_reach_each_other_by_the_port_of_the_target") {
-  // PEs that share a port, that have the same ports in another order, and that share none.
+  // PEs share a port, have the same ports in another order, or share none.
   const Job job = GENERATE(
       Job{{{"d0"}, {"d1"}, {"d0"}, {"d1"}, {"d0"}}, {0, 0, 0, 0, 1}},
       Job{{{"d0", "d1"}, {"d1", "d0"}, {"d2", "d0"}, {"d3", "d4"}, {"d1", "d0"}}, {0, 0, 0, 0, 1}});
@@ -29,7 +29,7 @@ TEST_CASE("pes_of_a_host_reach_each_other_by_the_port_of_the_target") {
   const auto node = [&](int pe) { return job.node_of[static_cast<std::size_t>(pe)]; };
   run_job(job, [&](Connected& pe, int me) {
     pe.expect_two_ends();
-    std::map<int, std::set<std::string>> asked;  // by PE: ports of this one's queues to it
+    std::map<int, std::set<std::string>> asked;  // by PE: ports of this PE's queues to it
     for (const Noting* nic : pe.nics) {
       const bool own = nic->port() == ports(me).front() || nic->port() == ports(me).back();
       for (const Noting::Queue& queue : nic->queues) {
@@ -56,7 +56,7 @@ TEST_CASE("pes_of_a_host_reach_each_other_by_the_port_of_the_target") {
   });
 }
 
-/// The one PE of its job, with one NIC and one queue.
+/// The only PE of its job, with one NIC and one queue.
 struct Lonely {
   Lonely() {
     config.qps_per_pe = 1;
@@ -80,7 +80,7 @@ TEST_CASE("a_queue_to_the_own_pe_is_answered_by_another_one") {
   const auto said = test::said_at_info([&] {
     queues.emplace(pe.rails, QueueSetOptions{pe.config, *pe.boots[0], pe.memory.source(), {}, {0}});
   });
-  CHECK(said.empty());  // without a GPU, there is no word about its memory
+  CHECK(said.empty());  // without a GPU, nothing is reported about its memory
   const auto& made = pe.nics.front()->queues;
   REQUIRE(made.size() == 2);
   CHECK(made[0].depth == 256);
@@ -94,7 +94,7 @@ TEST_CASE("a_queue_to_the_own_pe_is_answered_by_another_one") {
   CHECK(view.atomic_key.get() == ~Noting::key_of(0, "d0"));
 }
 
-/// Of one PE: its queues count from 0, and each has a cursor.
+/// Checks the queues of one PE: they are numbered from 0, and each has a cursor.
 void expect_whole(const abi::NicView& view) {
   CHECK(view.count == view.per_pe);
   CHECK(view.max_message == 1 << 20);
@@ -115,7 +115,7 @@ TEST_CASE("contexts_take_the_rails_in_turn_and_go_on_where_those_before_ended") 
   Rails rails(std::move(nics));
   Memory memory;
   Config config;
-  config.qps_per_pe = 2;  // one by each rail
+  config.qps_per_pe = 2;  // one per rail
   config.qp_map = abi::QueueMap::kWarp;
   config.connect = GENERATE(ConnectChoice::kInit, ConnectChoice::kUse);
   QueueSet queues(rails, {config, *boots[0], memory.source(), {}, {0}});
@@ -127,7 +127,7 @@ TEST_CASE("contexts_take_the_rails_in_turn_and_go_on_where_those_before_ended") 
     REQUIRE(made.size() == more);
     for (const ContextQueues& context : made) {
       const int rail = nth++ % 3;
-      // Atomics go by the first rail. Where transfers do, too, one queue is for both.
+      // Atomics use the first rail. If transfers use it, too, one queue serves both.
       REQUIRE(context.shared.per_pe == (rail == 0 ? 1u : 2u));
       CHECK(int{context.shared.queues[0].rail} == 0);
       CHECK(int{context.shared.queues[context.shared.per_pe - 1].rail} == rail);
@@ -149,7 +149,7 @@ TEST_CASE("contexts_take_the_rails_in_turn_and_go_on_where_those_before_ended") 
   CHECK(queues.one_by_each_nic() == std::vector<std::uint32_t>{0, 1, 2});
   CHECK(queues.view().rails == 3);
   CHECK(queues.view().map == abi::QueueMap::kWarp);
-  // What is noted of queues that have been used stays when their doorbells change.
+  // Queues that were marked as used remain so when their doorbells change.
   const std::uint32_t* const used = queues.view().used;
   queues.ring_by_agent();
   CHECK(queues.view().used == used);
@@ -158,7 +158,7 @@ TEST_CASE("contexts_take_the_rails_in_turn_and_go_on_where_those_before_ended") 
         queues.view().count * sizeof(AgentWord));
 }
 
-/// Notes at each collective how many queues are connected.
+/// Records at each collective how many queues are connected.
 class Watching final : public bootstrap::Bootstrap {
  public:
   Watching(bootstrap::Bootstrap& of, const std::vector<const Noting*>& nics)
@@ -174,7 +174,7 @@ class Watching final : public bootstrap::Bootstrap {
   }
   void finish() noexcept override {}
   void abort(int, std::string_view) noexcept override {}
-  std::ptrdiff_t connected = 0;  ///< at the last one
+  std::ptrdiff_t connected = 0;  ///< at the last collective
 
  private:
   bootstrap::Bootstrap& of_;
@@ -186,7 +186,7 @@ TEST_CASE("pes_meet_when_all_of_their_queues_are_connected") {
   Watching boot(*pe.boots[0], pe.nics);
   pe.config.connect = GENERATE(ConnectChoice::kInit, ConnectChoice::kUse);
   const QueueSet queues(pe.rails, {pe.config, boot, pe.memory.source(), {}, {0}});
-  CHECK(boot.connected == 2);  // one, and what answers it
+  CHECK(boot.connected == 2);  // one queue, and its peer
 }
 
 TEST_CASE("quiet_waits_for_memory_where_that_is_asked_for") {
@@ -205,7 +205,7 @@ TEST_CASE("quiet_waits_for_memory_where_that_is_asked_for") {
     config.quiet = quiet;
     config.ib_relaxed_ordering = relaxed;
     const QueueSet queues(rails, {config, *boots[0], memory.source(), {}, {0}});
-    // What goes by two ports is in no order.
+    // Operations over two ports are not ordered.
     const bool flushes = quiet == QuietChoice::kVisible || relaxed || ports > 1;
     CHECK(((queues.view().flags & abi::kNicFlush) != 0) == flushes);
   }
@@ -228,15 +228,15 @@ TEST_CASE("doorbells_that_keep_the_last_store_only_are_rung_in_order") {
   CHECK((queues.view().traits & (kRegister | kWord)) == (needs_order ? kWord : kRegister));
 }
 
-/// Of one PE, with itself, in memory of a GPU.
+/// One PE that is connected to itself, in memory of a GPU.
 struct OnGpu {
   bootstrap::Bootstrap& boot;
   std::vector<std::string> ports;
   QueueMemoryChoice queue_memory = QueueMemoryChoice::kAuto;
   std::size_t page_bytes = 4096;
   DoorbellChoice doorbell = DoorbellChoice::kAuto;
-  bool maps = true;                      ///< registers for the GPU
-  std::vector<Region> memories = {};     ///< that the last NIC was told of
+  bool maps = true;                      ///< registers are mapped for the GPU
+  std::vector<Region> memories = {};     ///< memory that the last NIC was given
   std::vector<const void*> mapped = {};  ///< pages of registers
   bool in_gpu_memory = false, by_registers = false;
   std::size_t completions = 0;
@@ -277,7 +277,7 @@ TEST_CASE("queues_are_in_gpu_memory_where_every_nic_takes_it") {
       must{*boots[0], {"d0", "d14"}, QueueMemoryChoice::kGpu};
   both.run();
   CHECK((both.in_gpu_memory && both.memories.back().kind == MemoryKind::kGpu));
-  CHECK(both.completions == 64);  // 32 queues, and what answers them
+  CHECK(both.completions == 64);  // 32 queues, and their peers
   const auto lines = test::said_at_info([&] { one.run(); });
   REQUIRE_FALSE(lines.empty());
   CHECK_THAT(lines[0], Catch::Contains("INFO: work queues are in host memory: no peer memory"));

@@ -1,5 +1,5 @@
-// Several NICs per PE: how many, which queues go by which, and what all of them can do. On the soft
-// NIC's libraries, PEs being threads.
+// Tests several NICs per PE: their number, which queues use which, and the features that all of
+// them have. Runs on the soft NIC's libraries; PEs are threads.
 #include "bootstrap/bootstrap.h"
 #include "host/base/log.h"
 #include "tests/sanitizers/sanitizers.h"
@@ -24,7 +24,7 @@
 namespace gshmem::nic {
 namespace {
 
-// Before the engine is there, which reads it once.
+// The engine reads it once, when it starts.
 [[maybe_unused]] const int three_devices = setenv("GSHNIC_DEVICES", "3", 1);
 
 using Settings = std::map<std::string, std::string>;
@@ -39,7 +39,7 @@ Config config_of(const Settings& settings) {
       const_cast<Settings*>(&settings));
 }
 
-/// NICs that only say what they can do.
+/// NICs that only describe their features.
 class Described final : public Nic {
  public:
   Described(std::string name, const Limits& limits) : name_(std::move(name)), limits_(limits) {}
@@ -53,7 +53,7 @@ class Described final : public Nic {
   ConnectInfo connect_info(int) override { return {}; }
   void connect(int, int, const ConnectInfo&, std::uint32_t) override {}
   std::unique_ptr<Nic> open_port(const std::string& port) override {
-    // NICs of others differ.
+    // NICs of other PEs differ.
     return std::make_unique<Described>(
         port, Limits{.flags = port == "big" ? abi::kNicFetchedBig : abi::kNicReadsRecord,
                      .max_message = port == "small" ? 10u : 5000u});
@@ -75,7 +75,7 @@ class Described final : public Nic {
   Limits limits_;
 };
 
-/// What each PE of a job opens: descriptions of its ports, or the text of the error.
+/// Returns what each PE of a job opens: descriptions of its ports, or the text of the error.
 std::vector<std::vector<std::string>> open_on_all(const std::vector<Settings>& settings) {
   const auto boots = bootstrap::create_threads(static_cast<int>(settings.size()), 60);
   std::vector<std::vector<std::string>> opened(settings.size());
@@ -100,12 +100,12 @@ using Ports = std::vector<std::string>;
 
 }  // namespace
 
-/// Somebody else's transport.
+/// Stands for the libfabric transport.
 std::unique_ptr<Nic> open_ofi(const OpenOptions&) {
   return std::make_unique<Described>("ofi", Nic::Limits{});
 }
 
-/// What a PE that has this process's end of a fabric opens, or the text of the error.
+/// Returns what a PE opens that has this process's end of a fabric, or the text of the error.
 std::string open_in_fabric(const std::function<int(int fd)>& share) {
   const auto boots = bootstrap::create_threads(1, 60);
   const Config config = config_of({{"GSHMEM_NIC", "soft"}});
@@ -119,11 +119,11 @@ std::string open_in_fabric(const std::function<int(int fd)>& share) {
   }
 }
 
-/// The first of all: before it, nobody here is in a fabric.
+/// This is the first test: no earlier one has joined a fabric.
 TEST_CASE("a_process_is_in_one_fabric_of_the_soft_nic") {
   const auto share = [](int fd) { return dup(fd); };
   CHECK(open_on_all({{{"GSHMEM_NIC", "soft"}}})[0] == Ports{"mlx5: mlx5_0"});
-  if (!kSanitized) {  // they need descriptors themselves
+  if (!kSanitized) {  // sanitizers need descriptors themselves
     rlimit files{};
     REQUIRE(getrlimit(RLIMIT_NOFILE, &files) == 0);
     const rlimit none{0, files.rlim_max};
@@ -142,7 +142,7 @@ TEST_CASE("a_pe_has_one_port_by_default") {
   for (const std::string& line : test::said_at_info([&] {
          opened = open_on_all({{{"GSHMEM_NIC", "soft"}}, {{"GSHMEM_NIC", "soft"}}});
        })) {
-    // As many as were wanted, of all that there are.
+    // It opens as many as requested, out of all that exist.
     CHECK_THAT(line, !Catch::Contains("GSHMEM_NICS_PER_PE") && !Catch::Contains("ports on"));
   }
   CHECK(opened[0] == Ports{"mlx5: mlx5_0"});
@@ -163,7 +163,7 @@ TEST_CASE("all_pes_use_as_many_ports_as_the_one_that_has_fewest") {
   fewer["GSHMEM_NIC_DEVICES"] = "=mlx5_0,mlx5_2";
   one["GSHMEM_NICS_PER_PE"] = "1";
   for (const Ports& ports : open_on_all({all, all})) CHECK(ports.size() == 3);
-  // Said by one PE.
+  // One PE reports it.
   for (const bool alone : {false, true}) {
     std::string said;
     for (const std::string& line : test::said_at_info([&] {

@@ -1,5 +1,5 @@
-// How programs that gshmem is tested with are held to account by the soft NIC: it is strict before
-// it starts, and has found nothing at their end.
+// Checks that programs that gshmem is tested with obey the specification of the soft NIC: it is
+// strict from the start, and has found nothing at their end.
 #pragma once
 
 #include <dlfcn.h>
@@ -10,11 +10,10 @@
 
 namespace gshmem::test {
 
-/// Before the process opens the soft NIC, and has threads.
+/// Called before the process opens the soft NIC or starts threads.
 inline void make_soft_nic_strict() { setenv("GSHNIC_STRICT", "1", 0); }
 
-/// What this process has done to the soft NIC that its specification does not allow, violations and
-/// remarks, if it uses it.
+/// Returns the violations and remarks of the soft NIC for this process, or 0 if it does not use it.
 inline int soft_nic_findings() {
   void* library = dlopen("libgshnic.so", RTLD_NOW | RTLD_NOLOAD);
   if (library == nullptr) return 0;

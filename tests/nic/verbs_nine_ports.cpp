@@ -1,5 +1,5 @@
-// What a search for ports asks of libibverbs and libmlx5: of one device with nine of InfiniBand,
-// the last of which is on a subnet of its own.
+// The calls of libibverbs and libmlx5 that a search for ports makes, for one device with nine
+// InfiniBand ports, the last of which is on another subnet.
 #include <infiniband/mlx5dv.h>
 #include <infiniband/verbs.h>
 
