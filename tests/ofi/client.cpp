@@ -196,7 +196,8 @@ Outcome Client::look() {
     outcome.opcode = completion_[56];
     if (outcome.syndrome == 0) throw std::runtime_error("error completion without syndrome");
   }
-  // The WQE of that index is done: base before counter, as device code reconstructs it.
+  // The WQE of that index is complete. The base is read before the counter, as device code
+  // reconstructs it.
   done_ += static_cast<std::uint16_t>(outcome.index + 1 - done_) <= depth_
                ? static_cast<std::uint16_t>(outcome.index + 1 - done_)
                : 0;

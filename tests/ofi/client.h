@@ -15,7 +15,7 @@ namespace gshmem::test {
 
 enum Flag : unsigned { kPlain = 0, kSignalled = 1, kFenced = 2 };
 
-/// What the completion said: 0, or the syndrome.
+/// The content of the completion: 0, or the syndrome.
 struct Outcome {
   bool timed_out = false;
   std::uint8_t syndrome = 0, vendor = 0;
@@ -31,8 +31,8 @@ class Client {
   Client(std::uint8_t* memory, const nic::QueuePlace& place, const nic::CreatedQueue& queue,
          std::uint32_t local_key, std::uint32_t remote_key);
 
-  // Each puts one WQE into the queue, waiting for room when there is none, and returns the number
-  // of its first entry. Addresses are offsets.
+  // Each posts one WQE, waits for a free slot if there is none, and returns the number of its first
+  // entry. Addresses are offsets.
   std::uint64_t write(std::uint64_t remote, std::uint64_t local, std::uint32_t bytes,
                       unsigned flags = kSignalled);
   std::uint64_t write_inline(std::uint64_t remote, const std::vector<std::uint8_t>& payload,
@@ -41,7 +41,7 @@ class Client {
     std::uint64_t local;
     std::uint32_t bytes;
   };
-  /// 12 bytes in the entry, and more that it points to.
+  /// Writes 12 bytes of the entry, and more that it points to.
   std::uint64_t write_both(std::uint64_t remote, const std::array<std::uint8_t, 12>& payload,
                            const Piece& piece);
   std::uint64_t gather(abi::Opcode opcode, std::uint64_t remote, const std::vector<Piece>& pieces,
@@ -60,7 +60,7 @@ class Client {
                             const Masks& masks, unsigned flags = kSignalled);
   std::uint64_t masked_add(std::uint32_t bytes, std::uint64_t remote, std::uint64_t local,
                            std::uint64_t add, std::uint64_t boundary, unsigned flags = kSignalled);
-  /// Any bytes as one WQE; `patch` sets index, number and ds first.
+  /// Posts any bytes as one WQE; `patch` sets index, number and ds first.
   std::uint64_t raw(std::vector<std::uint8_t> wqe, bool patch = true);
 
   void ring();
@@ -71,7 +71,7 @@ class Client {
     ring();
     return wait(index);
   }
-  /// The WQE at `index` has ended well, as far as is known now.
+  /// The WQE at `index` has completed, as far as is known now.
   bool has_ended(std::uint64_t index) {
     const Outcome outcome = look();
     if (outcome.syndrome != 0) throw std::runtime_error("an entry failed");

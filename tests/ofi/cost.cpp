@@ -1,10 +1,8 @@
-// What the executor itself costs, and what it makes of a network with a round trip: over the double
-// of libfabric, with the executors of two PEs in this one thread, so that nothing waits for a core.
-// What has been moved and counted is checked.
-//
-//   LD_LIBRARY_PATH=build/release/lib/fabric_double build/release/bin/ofi_cost
-//
-// Prints a table in Markdown; exit code 1 when a goal is missed (with --goals).
+// Measures what the executor itself costs, and its rates over a network with a round trip. It runs
+// over the double of libfabric, with the executors of two PEs in this one thread, so that nothing
+// waits for a core. It checks what was moved and counted. Usage:
+// LD_LIBRARY_PATH=build/release/lib/fabric_double build/release/bin/ofi_cost
+// Prints a table in Markdown; exits with 1 if a goal is missed (with --goals).
 #include "tests/ofi/job.h"
 #include "transport/ofi/ofi_nic.h"
 #include "transport/ofi/provider.h"
@@ -33,7 +31,7 @@ constexpr std::uint64_t kPayload = 0x0123456789abcdef;
 double ns_since(Time::time_point begin) {
   return std::chrono::duration<double, std::nano>(Time::now() - begin).count();
 }
-/// The least of several: a busy machine adds to some.
+/// Returns the smallest of several measurements: a busy machine adds to some.
 double best_of(int times, const std::function<double()>& measure) {
   double best = measure();
   for (int i = 1; i < times; ++i) best = std::min(best, measure());
@@ -61,8 +59,8 @@ void check(bool holds, const char* what) {
   if (!holds) throw std::runtime_error(what);
 }
 
-/// Time of the executor for each of `batch` writes that are rung together, the provider's own time
-/// included.
+/// Returns the executor's time for each of `batch` writes that are rung together, with the time of
+/// the provider.
 double per_write(std::size_t batch) {
   Job job(2, by_hand());
   Client& client = job[0].to(1);
@@ -84,7 +82,7 @@ double per_write(std::size_t batch) {
   });
 }
 
-/// The same calls of the provider alone: FI_MORE on all but the last one.
+/// The same calls to the provider alone: FI_MORE on all but the last one.
 double provider_per_write(std::size_t batch) {
   FabricDouble& rules = *fabric_double();
   rules.offer({"efa-direct"});
@@ -122,7 +120,7 @@ double provider_per_write(std::size_t batch) {
   });
 }
 
-/// A round of an executor whose queues have all been used, and have nothing to do.
+/// Measures a round of an executor whose queues have all been used, and have nothing to do.
 double idle_round(int pes) {
   Job job(pes, by_hand());
   for (int pe = 0; pe < pes; ++pe) {
@@ -141,7 +139,7 @@ double idle_round(int pes) {
     return ns_since(begin) / kRounds;
   });
 }
-/// The search among so many doorbells, none of which was rung.
+/// Measures the search among so many doorbells, none of which was rung.
 double search(std::size_t queues) {
   std::vector<std::uint64_t> words(queues, ofi::kNotRung);
   return best_of(1000, [&] {
@@ -153,13 +151,13 @@ double search(std::size_t queues) {
   });
 }
 
-/// What is posted again and again, and the words at both ends after so many of it.
+/// An operation that is posted repeatedly, and the words at both ends afterwards.
 struct Work {
   std::function<std::uint64_t(Client&, std::uint64_t)> post;
   std::function<bool(Pe& from, Pe& to, std::uint64_t count)> holds;
 };
 
-/// Millions per second of one queue, with as many under way as it takes.
+/// Returns millions of operations per second of one queue that is kept full.
 double rate(std::int64_t rtt_ns, const Work& work) {
   Job job(2, by_hand());
   fabric_double()->rtt = rtt_ns;
@@ -186,7 +184,7 @@ double rate(std::int64_t rtt_ns, const Work& work) {
   return 1000 / ns;
 }
 
-/// Round trips of the network until PE 1 can see the signal.
+/// Returns the round trips of the network until PE 1 can see the signal.
 double until_signal(std::uint32_t bytes, std::int64_t rtt_ns) {
   Job job(2, by_hand());
   fabric_double()->rtt = rtt_ns;

@@ -66,14 +66,14 @@ struct EngineRig : ofi::OperationOwner, ofi::FlushSink {
     why = failure;
   }
   [[nodiscard]] std::uint64_t reads() const { return rules.taken[FabricDouble::kRead]; }
-  /// What the journal says of reads of the heap's first word by these NICs.
+  /// Returns the journal's reads of the heap's first word by these NICs.
   [[nodiscard]] std::vector<std::string> fetches(const std::vector<int>& nics) const {
     std::vector<std::string> calls;
     for (const int nic : nics)
       calls.push_back(strprintf("fetch by %d: 8 bytes from %lu", nic, heap.remote_base));
     return calls;
   }
-  /// One that the caller fills in.
+  /// Returns an operation that the caller fills in.
   ofi::Operation& operation() {
     ofi::Operation& made = *operations.acquire(peers[0]);
     made.wqe.clear();
@@ -107,7 +107,7 @@ struct EngineRig : ofi::OperationOwner, ofi::FlushSink {
   ofi::Failure why;
 };
 
-/// Copies that the test ends, one after the other.
+/// Copies that complete when the test says so, one after the other.
 struct StepwiseAccess final : ofi::MemoryAccess {
   explicit StepwiseAccess(std::vector<std::uint8_t>& of) : memory(of) {}
   ofi::Staging allocate(std::size_t bytes) override {
@@ -134,7 +134,7 @@ struct StepwiseAccess final : ofi::MemoryAccess {
 
   std::vector<std::uint8_t>& memory;
   ofi::Ticket copies = 0, ended = 0, polled = 0, failing = 99;
-  int asked = 0;  ///< atomics that bring what was there
+  int asked = 0;  ///< atomics that fetch the old value
 };
 
 }  // namespace gshmem::test

@@ -48,13 +48,14 @@ FabricDouble* fabric_double() {
 std::vector<Leg> legs() {
   if (fabric_double() != nullptr)
     return {{"efa/efa-direct", "auto"}, {"efa/efa", "off"}, {"cxi", "auto"}};
-  // TSan does not see what libfabric does inside: here only gshmem's own code touches the heaps.
+  // TSan does not see inside libfabric. With this provider only gshmem's own code accesses the
+  // heaps.
   if (kUnderTsan) return {{"tcp;ofi_rxm", "off"}};
   return {{"tcp;ofi_rxm", "auto"}, {"tcp;ofi_rxm", "off"}};
 }
 
 std::vector<Leg> data_legs() {
-  // What sanitizers can see depends on the path, and hardly on the provider.
+  // What sanitizers find depends on the path, and hardly on the provider.
   if (fabric_double() != nullptr && kSanitized)
     return {{.provider = "efa/efa-direct", .gdr = "auto", .adverse = true, .nics = 3},
             {.provider = "cxi", .gdr = "auto", .busy = true, .adverse = true},
@@ -66,7 +67,7 @@ std::vector<Leg> data_legs() {
     all.push_back({.provider = "tcp;ofi_rxm", .gdr = "off", .busy = true, .adverse = true});
     all.push_back({.provider = "efa/efa-direct", .gdr = "auto", .adverse = true, .nics = 3});
   }
-  // The mapping is the same memory at another address, where TSan does not see what orders
+  // The mapping is the same memory at another address, for which TSan does not see the order of
   // accesses.
   const char* const staged = fabric_double() != nullptr ? "efa/efa" : "tcp;ofi_rxm";
   if (!kUnderTsan) all.push_back({staged, "off", true});
@@ -230,7 +231,7 @@ Job::Job(int size, const Leg& leg, double timeout_seconds, std::uint32_t depth,
 }
 
 Job::~Job() {
-  // All have stopped before the heap of one goes.
+  // All PEs stop before the heap of one is freed.
   for (const auto& pe : pes_)
     if (pe != nullptr) pe->nic().stop();
   if (fabric_double() == nullptr) return;

@@ -1,5 +1,5 @@
 // PEs as threads of this process over GSHMEM_NIC=ofi, with a queue from each to each. After
-// construction all of them are driven by the test's own thread: a Nic needs none of its user.
+// construction the test's own thread drives all of them: a Nic needs no thread of its user.
 #pragma once
 
 #include "tests/ofi/client.h"
@@ -21,35 +21,35 @@
 
 namespace gshmem::test {
 
-/// What a test runs over.
+/// The configuration that a test runs with.
 struct Leg {
   std::string provider, gdr;
   bool mapped = false;  ///< heaps as a GPU's, with a mapping by the double of GDRCopy
   bool busy = false;    ///< the provider refuses about every second call for now
   /// Makes heaps of GPU memory, where the process has a double of the CUDA driver.
   void* (*gpu_memory)(std::size_t bytes) = nullptr;
-  bool adverse = false;   ///< operations pass each other
-  bool trailing = false;  ///< writes complete before what they have written is visible
+  bool adverse = false;   ///< operations overtake each other
+  bool trailing = false;  ///< writes complete before their data is visible
   int nics = 1;
-  bool by_hand = false;  ///< the test's thread is that of all executors (Pe::round)
+  bool by_hand = false;  ///< the test's thread runs all executors (Pe::round)
   [[nodiscard]] std::string name() const {
     return provider + (gdr == "off" ? " staged" : " RMA") + (mapped ? " by a mapping" : "") +
            (busy ? " while busy" : "") + (adverse ? " in any order" : "") +
            (trailing ? " with data that trails" : "") + (nics > 1 ? " by several NICs" : "");
   }
 };
-/// tcp, or the providers that the double plays; over RMA and staged.
+/// Returns tcp, or the providers that the double plays; over RMA and staged.
 [[nodiscard]] std::vector<Leg> legs();
-/// Staging by a mapping, too, and what the double can make difficult: for what depends on how bytes
-/// get into the heap.
+/// Adds staging by a mapping, and the difficulties of the double, for tests that depend on how
+/// bytes get into the heap.
 [[nodiscard]] std::vector<Leg> data_legs();
-/// These, and writes that complete early: for what looks at data after a signal only.
+/// Adds writes that complete early, for tests that read data only after a signal.
 [[nodiscard]] std::vector<Leg> order_legs();
-/// The libfabric of this process, when it is the double; else null.
+/// Returns the libfabric of this process if it is the double; otherwise null.
 [[nodiscard]] FabricDouble* fabric_double();
-/// Says "skipped: ..." and is false where the tests have no libfabric.
+/// Prints "skipped: ..." and returns false if there is no libfabric.
 [[nodiscard]] bool have_libfabric();
-/// The same, and where it is, or is not, the double.
+/// Also requires that it is, or is not, the double.
 [[nodiscard]] bool have_double();
 [[nodiscard]] bool have_real_libfabric();
 
@@ -72,15 +72,14 @@ class Pe {
     return *reinterpret_cast<T*>(heap_ + offset);
   }
   Client& to(int pe) { return clients_.at(static_cast<std::size_t>(pe)); }
-  /// Two pages behind its queues, which nobody has registered.
+  /// Returns two pages after its queues, which are not registered.
   [[nodiscard]] nic::Region beside() { return beside_; }
-  /// One more queue to itself, of a leg by hand, once.
+  /// Adds one more queue to itself, once, if the test runs the executors.
   Client& add_queue();
   [[nodiscard]] nic::Nic& nic() { return *nic_; }
-  /// One round of the executor, of a leg by hand, at that time. True when there was something to
-  /// do.
+  /// Runs one round of the executor at that time. Returns true if there was something to do.
   bool round(std::chrono::steady_clock::time_point now = std::chrono::steady_clock::now());
-  /// PE and text of every on_error so far.
+  /// Returns PE and text of every on_error so far.
   [[nodiscard]] std::vector<std::pair<int, std::string>> errors();
 
  private:

@@ -1,7 +1,7 @@
 // A PE in a process of its own, to be stopped and killed: ofi_rank ID RANK SIZE PROVIDER GDR, where
-// ID is a unique id in hex. Serves until its standard input ends. Or a stranger: ofi_rank intrude
-// PORT..., a client of another user (where it may change its own) that knows ports of 127.0.0.1
-// alone. It exits with the number of its reads and writes that ended well.
+// ID is a unique id in hex. It serves until its standard input ends. Or a stranger: ofi_rank
+// intrude PORT..., a client of another user (if it may change its own) that knows only ports of
+// 127.0.0.1. It exits with the number of its reads and writes that succeeded.
 #include "tests/ofi/job.h"
 #include "transport/ofi/fabric.h"
 #include "transport/ofi/message.h"
@@ -26,7 +26,7 @@ namespace {
 
 using namespace gshmem;
 
-/// Counts the operations that have ended, well or not.
+/// Counts the operations that have completed, with or without an error.
 struct Outcomes final : ofi::CompletionSink {
   int ended = 0, well = 0;
   void completed(ofi::Context&, const ofi::Completion& completion) override {
@@ -49,7 +49,7 @@ class Intruder {
                                       FI_READ | FI_WRITE | FI_SEND);
     std::memcpy(bytes_.data(), "INTRUDER", 8);
   }
-  /// By the keys that a PE once had, which began at 0x6000.
+  /// Uses the keys that PEs of an earlier version had, which began at 0x6000.
   int read_and_write() {
     int well = 0;
     for (std::uint64_t key = 0x6000; key < 0x6004; ++key) {
@@ -64,7 +64,8 @@ class Intruder {
     }
     return well;
   }
-  /// A message that says to be PE 1's: add 1 to a word of PE 0 or 1. Nobody answers it to us.
+  /// Sends a message in the name of PE 1: add 1 to a word of PE 0 or 1. This process gets no
+  /// answer.
   void send_atomic(std::uint32_t pe) {
     ofi::MessageHeader header;
     header.kind = ofi::MessageKind::kAtomic;
@@ -84,7 +85,7 @@ class Intruder {
   }
 
  private:
-  /// 1: it ended well, within a second.
+  /// Returns 1 if it succeeded within a second.
   template <class Call>
   int end(const Call& call) {
     ofi::Context& context = contexts_.emplace_back();
@@ -127,7 +128,7 @@ int intrude(int count, char** ports) {
 int main(int argc, char** argv) {
   if (argc > 2 && std::strcmp(argv[1], "intrude") == 0) return intrude(argc - 2, argv + 2);
   if (argc != 6) return 2;
-  prctl(PR_SET_PDEATHSIG, SIGKILL);  // stopped, it would not see its input end
+  prctl(PR_SET_PDEATHSIG, SIGKILL);  // a stopped process would not see the end of its input
   try {
     gshmemx_uniqueid id{};
     std::uint8_t bytes[sizeof(id)];

@@ -1,4 +1,4 @@
-// Every atomic against the model of transport/nic/decode.h: the plans by themselves, then over both
+// Tests every atomic against the model of transport/nic/decode.h: the plans alone, then over both
 // paths and providers.
 #include "tests/ofi/job.h"
 
@@ -21,7 +21,7 @@ using ofi::AtomicSupport;
 
 namespace {
 
-/// fi_atomic(3), "op": what an operation makes of a word.
+/// fi_atomic(3), "op": the result of an operation on a word.
 std::uint64_t model(fi_op op, std::uint64_t old, std::uint64_t operand, std::uint64_t compare) {
   switch (op) {
     case FI_SUM:
@@ -46,7 +46,7 @@ std::uint64_t model(fi_op op, std::uint64_t old, std::uint64_t operand, std::uin
 
 std::uint64_t full(std::uint64_t bytes) { return bytes == 4 ? 0xffffffffu : ~std::uint64_t{0}; }
 
-/// Operands that matter: none, all, single bits, and anything.
+/// Draws operands that matter: no bits, all bits, single bits, and random ones.
 class Values {
  public:
   explicit Values(unsigned seed) : random_(seed) {}
@@ -145,7 +145,7 @@ TEST_CASE("plans of atomics mean what the WQE says", "[ofi]") {
     const AtomicPlan poor = plan_atomic(wqe, least);
     REQUIRE(poor.op == FI_CSWAP);
   }
-  // By one operation wherever there is one, and by the one that most providers have.
+  // It uses one operation if there is one, preferably one that most providers have.
   const auto planned = [&](nic::WqeKind kind, std::uint64_t bytes, nic::AtomicOperands operands) {
     nic::Wqe wqe;
     static_cast<nic::AtomicOperands&>(wqe) = operands;
@@ -240,7 +240,7 @@ TEST_CASE("atomics of several PEs to one word are all counted", "[ofi]") {
   for (std::uint64_t i = 0; i < kEach; ++i)
     for (int pe = 0; pe < kPes; ++pe) {
       Client& client = job[pe].to(0);
-      // An add with a carry boundary has no operation of its own: it must be as atomic.
+      // No provider has an add with a carry boundary: it must be atomic nevertheless.
       last[pe] = i % 2 == 0 ? client.fetch_add(4096, 512, 1)
                             : client.masked_add(8, 4096, 520, 1, std::uint64_t{1} << 40);
       client.ring();

@@ -1,5 +1,5 @@
-// The arguments of calls to libfabric, as the double writes them down; sizes and times that follow
-// from a job's size and settings.
+// Tests the arguments of calls to libfabric in the journal of the double, and the sizes and times
+// that follow from a job's size and settings.
 #include "tests/ofi/job.h"
 #include "tests/sanitizers/sanitizers.h"
 
@@ -33,14 +33,14 @@ namespace {
 
 using Lines = std::vector<std::string>;
 
-/// Calls are written down as long as it lives.
+/// Calls are recorded during its life.
 struct Journal {
   explicit Journal(std::vector<std::string> providers) {
     rules.offer(std::move(providers));
     rules.journals = true;
   }
   ~Journal() { rules.reset(); }
-  /// Those that begin with one of the words.
+  /// Returns the calls that begin with one of the words.
   Lines calls(const std::vector<std::string>& words) {
     Lines chosen;
     for (const std::string& call : rules.calls())
@@ -135,7 +135,7 @@ TEST_CASE("a PE registers its heap, scratch memory, and buffers of messages", "[
     constexpr std::uint64_t kEach = 256 + 262144;
     const Job job(1, by_hand("efa/efa", "off"));
     const Lines all = journal.calls({"cq", "register"});
-    // Completions of all that is under way, and of 64 writes with immediates.
+    // Room for the completions of all pending operations, and of 64 writes with immediates.
     CHECK_THAT(all.front(), Catch::EndsWith(" 4160 entries"));
     CHECK(Lines(all.begin() + 1, all.end()) == lines({{kPool, kPoolAccess},
                                                       {32 * kEach + 256, kMessages},
@@ -172,7 +172,7 @@ TEST_CASE("what went by other NICs is pushed by reads of its target's heap", "[o
   CHECK(job[0].to(1).has_ended(write));
   const auto base = reinterpret_cast<std::uintptr_t>(job[1].heap());
   constexpr std::uint64_t kWrite = FI_COMPLETION | FI_TRANSMIT_COMPLETE;
-  // The first one is the home of transfers to a neighbour.
+  // The first NIC is the home of transfers to a neighbour.
   CHECK(journal.calls({"write", "fetch"}) ==
         Lines{strprintf("write by 1: 135168 bytes to %llu flags 0x%llx", ull(base), ull(kWrite)),
               strprintf("write by 0: 126976 bytes to %llu flags 0x%llx", ull(base + 135168),

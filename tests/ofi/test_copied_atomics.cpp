@@ -1,5 +1,5 @@
-// Atomics on memory that only copies reach: none is lost or done twice, however they are gathered
-// and however long copies take.
+// Tests atomics on memory that only copies reach: none is lost or executed twice, however they are
+// batched and however long copies take.
 #include "transport/ofi/copied_atomics.h"
 
 #include "host/base/error.h"
@@ -22,7 +22,7 @@ namespace {
 
 constexpr std::size_t kBytes = 256;
 
-/// Copies that are carried out when the test says so, in any order.
+/// Copies that are executed at the request of the test, in any order.
 class Copies final : public ofi::MemoryAccess {
  public:
   ofi::Staging allocate(std::size_t bytes) override {

@@ -1,4 +1,4 @@
-// Writes and reads of all shapes arrive whole, over both paths and providers.
+// Writes and reads of all shapes transfer the right bytes, over both paths and providers.
 #include "tests/ofi/job.h"
 
 #include <catch2/catch.hpp>
@@ -66,7 +66,7 @@ TEST_CASE("inline payload, gather lists, nops and a PE's own heap", "[ofi]") {
       REQUIRE(client.ring_and_wait(client.write_inline(9000, payload)).ok());
       CHECK(std::equal(payload.begin(), payload.end(), job[target].heap() + 9000));
     }
-    std::uint64_t last = 0;  // of several that are under way at a time
+    std::uint64_t last = 0;  // of several pending entries
     const auto payload_of = [](std::uint64_t i) {
       return std::vector<std::uint8_t>(220, static_cast<std::uint8_t>(i + 1));
     };
@@ -176,6 +176,6 @@ TEST_CASE("what a busy provider refuses is asked for again", "[ofi]") {
   const bool staged = leg.gdr == "off", by_nic = leg.provider == "cxi";
   for (const auto call : {kReceive, kSend}) CHECK((refused[call] > 0) == !by_nic);
   CHECK((refused[kWrite] > 0) == !staged);
-  if (!staged) CHECK(refused[kRead] > 0);  // else of greetings and probes
+  if (!staged) CHECK(refused[kRead] > 0);  // otherwise greetings and probes are refused
   for (const auto call : {kFetchAtomic, kCompareAtomic}) CHECK((refused[call] > 0) == by_nic);
 }

@@ -1,5 +1,5 @@
-// What the engines do where places and buffers are few, and where a peer is gone or gives up: what
-// an operation had is free again, whatever becomes of it.
+// Tests the engines when slots and buffers are few, and when a peer is gone or gives up: the
+// resources of an operation are free again, however it ends.
 #include "tests/ofi/engine_rig.h"
 
 #include "transport/ofi/active_messages.h"
@@ -23,7 +23,7 @@ namespace {
 /// More than there are buffers of any kind.
 constexpr int kMany = 200;
 
-/// Messages between a PE and itself: atomics alone, or data by copies that the test ends.
+/// Messages between a PE and itself: atomics only, or data by copies that the test completes.
 struct MessageRig {
   explicit MessageRig(bool carries_data = false, bool flushes = false)
       : messages({.lanes = rig.lanes,
@@ -47,7 +47,7 @@ struct MessageRig {
       rig.lanes.poll();
     }
   }
-  /// An atomic gets through.
+  /// Checks that an atomic succeeds.
   void check_good() {
     rig.changes = 0;
     ofi::Operation& last = issue(nic::WqeKind::kFetchAdd);
@@ -73,8 +73,8 @@ struct MessageRig {
 
 TEST_CASE("a read of several pieces is flushed when all of it has come", "[ofi][double]") {
   if (!have_double()) return;
-  // With one place the second piece is asked for when the first has come; with two one of them
-  // comes before the other.
+  // With one slot the second chunk is requested after the first has arrived; with two slots one of
+  // them arrives before the other.
   const std::size_t places = GENERATE(1u, 2u);
   EngineRig rig(true, "efa-direct", nullptr, places);
   const std::uint64_t words[] = {0x1111, 0x2222};
@@ -135,7 +135,8 @@ TEST_CASE("results of atomics that are under way at the same time do not mix", "
 
 TEST_CASE("calls that fail give their places back", "[ofi][double]") {
   if (!have_double()) return;
-  // The provider says so later; or it wants another try, and the peer is lost before that.
+  // The provider reports it later; or it asks for another attempt, and the peer is lost before
+  // that.
   const int error = GENERATE(FI_EACCES, FI_ENORX);
   EngineRig rig(false, "efa-direct", nullptr, 4);
   for (int i = 0; i < 10; ++i) {
@@ -159,7 +160,7 @@ TEST_CASE("calls that fail give their places back", "[ofi][double]") {
 TEST_CASE("nothing is sent to a peer that is lost", "[ofi][double]") {
   if (!have_double()) return;
   MessageRig rig;
-  rig.check_good();  // of buffers that have been in use, too
+  rig.check_good();  // buffers that were used are free, too
   const std::uint64_t before = rig.sends();
   rig.rig.peers[0].lost = "gone";
   for (int i = 0; i < kMany; ++i) {
@@ -182,7 +183,7 @@ TEST_CASE("what a lost peer has not answered ends once", "[ofi][double]") {
   ofi::Peer& peer = rig.rig.peers[0];
   rig.check_good();
   rig.messages.peer_lost(0);
-  CHECK(peer.requests == 0);  // it has answered all
+  CHECK(peer.requests == 0);  // it has answered all of them
   SECTION("a message that waits for a place") {
     rig.rig.rules.busy = 100;
     ofi::Operation& atomic = rig.issue(nic::WqeKind::kFetchAdd);

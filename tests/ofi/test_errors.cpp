@@ -1,4 +1,5 @@
-// Everything wrong becomes a completion with its syndrome, which stays, and nothing behind it runs.
+// Every error becomes a completion with its syndrome, which remains, and no later entry is
+// executed.
 #include "tests/ofi/job.h"
 
 #include <rdma/fi_errno.h>
@@ -15,7 +16,7 @@ namespace {
 
 constexpr std::uint64_t kCanary = 100000;
 
-/// Posts a good write, what `bad` posts, and a write that must not happen.
+/// Posts a good write, then the bad entry, then a write that must not be executed.
 template <class Bad>
 void check(std::uint8_t syndrome, Bad bad) {
   const Leg leg = GENERATE(from_range(legs()));
@@ -33,7 +34,7 @@ void check(std::uint8_t syndrome, Bad bad) {
   CHECK(int(outcome.syndrome) == int(syndrome));
   CHECK(outcome.index == static_cast<std::uint16_t>(index));
   CHECK(job[1].at<std::uint64_t>(64) == 42);
-  // Later doorbells change nothing, and other queues go on.
+  // Later doorbells change nothing, and other queues still work.
   client.write(kCanary, 0, 8);
   client.ring();
   REQUIRE(job[1].to(0).ring_and_wait(job[1].to(0).write(72, 64, 8)).ok());
@@ -151,7 +152,7 @@ TEST_CASE("an executor that breaks says so once, and fails all that is and will 
   fabric_double()->broken = FI_EIO;
   for (Client* const client : {&pe.to(1), &pe.to(0)}) CHECK(syndrome_of(*client) == 0x15);
   CHECK(int{pe.to(1).wait(under_way, 0).syndrome} == 0x15);
-  CHECK_FALSE(pe.round(now));  // and has nothing to do
+  CHECK_FALSE(pe.round(now));  // and it has nothing to do
   const auto errors = pe.errors();
   REQUIRE(errors.size() == 1);
   CHECK(errors[0].first == -1);
@@ -209,6 +210,6 @@ TEST_CASE("the first usable provider is taken, on an interface by its name", "[o
   pe.at<std::uint64_t>(0) = 7;
   REQUIRE(pe.to(0).ring_and_wait(pe.to(0).write(8, 0, 8)).ok());
   CHECK(pe.at<std::uint64_t>(8) == 7);
-  CHECK(pe.nic().limits().coherent_atomics);  // the target's CPU carries them out
+  CHECK(pe.nic().limits().coherent_atomics);  // the target's CPU executes them
   CHECK(pe.nic().doorbell_block().bytes >= 4096);
 }

@@ -1,5 +1,5 @@
-// Queues share what an engine has: nobody waits while others are served again and again, and to
-// wait for a place is no sign that a peer is gone.
+// Queues share the slots of an engine: none waits while others are served repeatedly, and a wait
+// for a slot is no sign that a peer is gone.
 #include "tests/ofi/job.h"
 #include "tests/capture.h"
 #include "transport/ofi/work_queues.h"
@@ -17,7 +17,7 @@ using namespace gshmem::test;
 
 namespace {
 
-/// An engine of so many places, each taken until end_one().
+/// An engine with so many slots, each taken until end_one().
 class Places final : public ofi::Engine {
  public:
   explicit Places(std::size_t free) : free_(free) {}
@@ -41,15 +41,15 @@ class Places final : public ofi::Engine {
     ++free_;
   }
 
-  /// It fails, and is not given back.
+  /// It fails, and keeps its slot.
   void fail_one() { taken_.front()->fail(ofi::failure(abi::Syndrome::kRemoteAccess, "no")); }
 
   void end_all() {
     while (!taken_.empty()) end_one();
   }
 
-  bool refuses = false;   ///< as a provider does
-  std::size_t asked = 0;  ///< how often to issue something
+  bool refuses = false;   ///< refuses operations, as a provider does
+  std::size_t asked = 0;  ///< calls that ask to issue something
 
  private:
   std::size_t free_;
@@ -84,14 +84,14 @@ class QueueRig {
                            nic::CreatedQueue{.number = number, .doorbell = &doorbells_[i]}, 0, 0);
     }
   }
-  /// One round of the executor, `after` a moment. True when there was something to do.
+  /// Runs one round of the executor, `after` a moment. Returns true if there was something to do.
   bool step(ofi::Clock::duration after = {}) {
     const bool busy = queues_.step(services_, now_ += after);
     queues_.find_overdue(services_, now_);
     for (std::size_t i = 0; i < waiting.size(); ++i) waiting[i] = queues_.all()[i].waiting_since();
     return busy;
   }
-  /// In a list of those that are looked at in the next round.
+  /// Is the queue in a list that the next round looks at?
   [[nodiscard]] bool listed(std::size_t i) const { return queues_.all()[i].listed(); }
 
  private:
@@ -119,7 +119,7 @@ class QueueRig {
   ofi::WorkQueues queues_;
 };
 
-/// Writes that keep a queue busy; the number of the last.
+/// Posts writes that keep a queue busy; returns the number of the last entry.
 std::uint64_t post_writes(Client& client, int writes) {
   std::uint64_t last = 0;
   for (int i = 0; i < writes; ++i) last = client.write(64, 0, 8);
@@ -127,7 +127,7 @@ std::uint64_t post_writes(Client& client, int writes) {
   return last;
 }
 
-/// What a queue says of the entry when its engine has carried out all that it got.
+/// Returns the completion of the entry after its engine has executed everything that it got.
 Outcome outcome_of(QueueRig& rig, std::uint64_t entry) {
   for (int round = 0; round < 10; ++round) {
     rig.step();
@@ -150,7 +150,7 @@ TEST_CASE("a round hears all doorbells that rang before it, of neighbours, too",
     CHECK(rig.waiting[i].has_value() == (std::ranges::find(rung, i) != rung.end()));
   }
   CHECK_FALSE(rig.step());
-  // Only doorbells are looked at from now on.
+  // Only doorbells are read from now on.
   for (std::size_t i = 0; i < rig.waiting.size(); ++i) CHECK_FALSE(rig.listed(i));
 }
 
@@ -179,7 +179,7 @@ TEST_CASE("an operation that waits for a place is not overdue", "[ofi]") {
   rig.step();
   CHECK_FALSE(rig.waiting[1]);
   rig.step(std::chrono::seconds(100));
-  CHECK_FALSE(rig.peers[0].lost.empty());  // taken, and never ended
+  CHECK_FALSE(rig.peers[0].lost.empty());  // the slots are taken and never released
   CHECK(rig.peers[1].lost.empty());
   rig.engine.end_one();
   rig.step();
@@ -193,7 +193,7 @@ TEST_CASE("an operation that waits for a place is not overdue", "[ofi]") {
 TEST_CASE("a queue that fails gives back at once what has not been begun", "[ofi]") {
   QueueRig rig(2, 10'000, 64, true);
   rig.clients[0].write(64, 0, 8);
-  // With it all operations that a peer may have; these wait for the first, not for places.
+  // It has all operations that a peer may have; these wait for the first one, not for slots.
   for (int i = 0; i < 47; ++i) rig.clients[0].write(64, 0, 8, kSignalled | kFenced);
   rig.clients[0].ring();
   rig.step();
@@ -207,7 +207,7 @@ TEST_CASE("a queue that fails gives back at once what has not been begun", "[ofi
 }
 
 TEST_CASE("peers that never answer leave operations to others", "[ofi]") {
-  // As many as the executor has. Each queue may have 64 under way: eight would take them all.
+  // As many as the executor has. Each queue may have 64 pending, so eight would take them all.
   const std::size_t slow = GENERATE(1u, 7u, 8u, 9u, 30u);
   QueueRig rig(slow + 1, 10'000, 512);
   for (std::size_t i = 0; i < slow; ++i) post_writes(rig.clients[i], 100);
@@ -228,7 +228,7 @@ TEST_CASE("a doorbell that is wrong takes one operation, and leaves the others t
   rig.step();
   const Outcome outcome = rig.clients[0].wait(0, 0);
   CHECK(int{outcome.syndrome} == 0x02);
-  CHECK(int{outcome.opcode} == 0);  // of no entry
+  CHECK(int{outcome.opcode} == 0);  // not of an entry
   CHECK(rig.waiting[1]);
 }
 

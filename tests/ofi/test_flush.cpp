@@ -1,6 +1,6 @@
-// What NICs have written into the memory of a GPU may be visible later than what is said about it:
-// a read by each of them pushes it. The engines alone, over the double, as a PE that reaches itself
-// by three NICs.
+// Data that NICs have written into GPU memory may become visible after its completion: a read by
+// each of them flushes it. Tests the engines alone, over the double, as a PE that reaches itself by
+// three NICs.
 #include "tests/ofi/engine_rig.h"
 #include "tests/capture.h"
 
@@ -52,7 +52,7 @@ TEST_CASE("where data of reads comes late, a read of the own heap follows each",
   CHECK(operation.state == ofi::Operation::State::kBegun);
   rig.rules.busy = 100;
   rig.engine.issue(operation, false);
-  CHECK(operation.state == ofi::Operation::State::kBegun);  // no place: again later
+  CHECK(operation.state == ofi::Operation::State::kBegun);  // no slot: it is tried again later
   rig.rules.busy = 0;
   rig.rules.journals = true;
   rig.engine.issue(operation, false);
@@ -114,7 +114,7 @@ TEST_CASE("an atomic has ended when its result is stored, or cannot be", "[ofi][
   CHECK(rig.word(64) == 42);
   if (how != "refused") {
     CHECK(access.stored == 40);
-    // Its own memory, which is no one else's until it has ended.
+    // The buffer is its own until it has completed.
     CHECK((access.staged >= operation.scratch &&
            access.staged + 8 <= operation.scratch + ofi::kScratchBytes));
     CHECK_FALSE(rig.engine.progress());
@@ -125,7 +125,7 @@ TEST_CASE("an atomic has ended when its result is stored, or cannot be", "[ofi][
     CHECK_FALSE(rig.engine.progress());
   }
   CHECK(operation.done());
-  CHECK(rig.changes == (how == "refused" ? 2 : 1));  // it has failed, it has ended
+  CHECK(rig.changes == (how == "refused" ? 2 : 1));  // it has failed, it has completed
   CHECK(int{operation.failure.syndrome} == (how == "well" ? 0 : 0x04));
 }
 
@@ -154,7 +154,7 @@ TEST_CASE("an atomic by a message is carried out after a flush by the target's N
   CHECK(rig.word(64) == 40);
   CHECK_FALSE(operation.done());
   if (fails) {
-    // The answers of these reads are good; those of the next atomic's are not.
+    // The answers of these reads are good; those of the next atomic are not.
     rig.rules.error = FI_EACCES;
     ofi::Operation& second = rig.operation();
     second.wqe.kind = nic::WqeKind::kFetchAdd;

@@ -1,5 +1,5 @@
-// Connections are there when queues have started: providers make them at the first operation to a
-// peer, and may call CUDA for it, which waits for kernels.
+// Connections exist when queues have started. Providers make them at the first operation to a peer,
+// and may call CUDA for it, which waits for kernels.
 #include "tests/ofi/engine_rig.h"
 #include "tests/ofi/job.h"
 #include "tests/patience.h"
@@ -22,7 +22,7 @@ using namespace gshmem::test;
 
 namespace {
 
-/// The error of a job of one PE that cannot reach itself.
+/// Returns the error of a job of one PE that cannot reach itself.
 std::string failure_of(std::vector<std::pair<std::string, std::string>> variables) {
   auto boots = bootstrap::create_threads(1, 30);
   const Leg leg{.provider = "efa/efa", .gdr = "auto"};

@@ -1,4 +1,4 @@
-// An executor with nothing to do leaves the cores alone, and still reacts at once.
+// An executor with nothing to do leaves the cores idle, and still reacts at once.
 #include "tests/ofi/job.h"
 #include "host/base/log.h"
 #include "tests/sanitizers/sanitizers.h"
@@ -41,18 +41,18 @@ double wall_seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-// Instrumented code takes longer to find nothing.
+// Instrumented code takes longer to find that there is nothing to do.
 constexpr double kMayUse = kSanitized ? 1.5 : 0.5;
 
-/// Where it is not null, the cores that this thread may use.
+/// If it is not null, the cores that this thread may use.
 thread_local const cpu_set_t* t_cores = nullptr;
 
-/// A PE on some host, and cores of that.
+/// A PE on a host, and the cores that it may use there.
 struct OnCores {
   int host, first, count;
 };
 
-/// "spin" or "sleep" for each PE of a job.
+/// Returns "spin" or "sleep" for each PE of a job.
 std::vector<std::string> polling_of(const std::vector<OnCores>& pes) {
   const auto boots = bootstrap::create_threads(static_cast<int>(pes.size()), 30);
   const Config config = config_of({"cxi", "auto"}, 20);
@@ -80,7 +80,7 @@ std::vector<std::string> polling_of(const std::vector<OnCores>& pes) {
 
 }  // namespace
 
-/// In the place of the C library's.
+/// Replaces the function of the C library.
 extern "C" int sched_getaffinity(pid_t pid, std::size_t bytes, cpu_set_t* set) noexcept {
   std::memset(set, 0, bytes);
   if (t_cores == nullptr) return syscall(SYS_sched_getaffinity, pid, bytes, set) < 0 ? -1 : 0;
@@ -104,7 +104,7 @@ TEST_CASE("idle executors burn no CPU and wake up fast", "[ofi]") {
   if (!have_libfabric()) return;
   const Leg leg = GENERATE(from_range(legs()));
   INFO(leg.name());
-  // With cores to spare they would spin.
+  // They would spin, because there are cores to spare.
   Job job(2, leg, 20 * kPatience, kDepth, {{"GSHMEM_OFI_POLL", "sleep"}});
   Client& client = job[0].to(1);
   REQUIRE(client.ring_and_wait(client.write(0, 64, 8)).ok());

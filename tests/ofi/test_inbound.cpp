@@ -1,5 +1,5 @@
-// The order of a queue's messages at their target, whatever order they come in; the search among
-// doorbells; how an executor without work waits.
+// Tests the order of a queue's messages at their target, in whatever order they arrive; the search
+// among doorbells; and how an executor without work waits.
 #include "transport/ofi/inbound.h"
 
 #include "transport/ofi/work_queues.h"
@@ -53,14 +53,14 @@ class Messages {
 
 std::size_t below(std::mt19937& random, std::size_t limit) { return random() % limit; }
 
-/// What an observer of the target may ask of a message that begins.
+/// Checks what an observer at the target may rely on when a message begins.
 void check_begin(const MessageHeader& header, const std::vector<const MessageBuffer*>& under_way,
                  const std::vector<std::uint32_t>& arrived) {
   const auto any = [&](MessageKind kind) {
     return std::any_of(under_way.begin(), under_way.end(),
                        [&](const MessageBuffer* b) { return b->header().kind == kind; });
   };
-  // Nothing that comes later may change what an earlier one finds, or see less than it has left.
+  // No later message may change what an earlier one finds, or miss its result.
   if (header.kind != MessageKind::kAtomic) CHECK_FALSE(any(MessageKind::kAtomic));
   if (header.kind != MessageKind::kWrite) CHECK_FALSE(any(MessageKind::kWrite));
   if (header.kind == MessageKind::kAtomic) CHECK_FALSE(any(MessageKind::kRead));
@@ -84,7 +84,7 @@ TEST_CASE("messages begin in the order of their numbers, atomics after their wri
     immediates.insert(immediates.end(), pieces, group);
     messages.add(kind, group, pieces);
   }
-  // At most 64 are on their way, with the immediates of as many.
+  // At most 64 are pending, with the immediates of as many.
   Inbound queue;
   std::size_t sent = 0, begun = 0, next_immediate = 0;
   std::vector<MessageBuffer*> flying;
@@ -129,7 +129,7 @@ TEST_CASE("messages begin in the order of their numbers, atomics after their wri
 
 TEST_CASE("an abandoned queue keeps nothing waiting", "[ofi]") {
   Messages messages;
-  messages.add(MessageKind::kWrite);  // which never comes
+  messages.add(MessageKind::kWrite);  // it never arrives
   MessageBuffer& waits = messages.add(MessageKind::kAtomic, 3, 2);
   MessageBuffer& later = messages.add(MessageKind::kWrite);
   Inbound queue;
@@ -144,9 +144,9 @@ TEST_CASE("an abandoned queue keeps nothing waiting", "[ofi]") {
 
 TEST_CASE("doorbells are found wherever they rang", "[ofi]") {
   constexpr std::uint64_t kQuiet = ~std::uint64_t{0};
-  // As it is done here, and as where there are no loads of four words.
+  // Tests loads of four words, and the search without them.
   const bool wide = GENERATE(false, true) && ofi::has_wide_loads();
-  // What comes after the doorbells has rung, or is not to be read at all.
+  // The word after the doorbells was rung; it must not be read.
   const bool rung_after = GENERATE(false, true);
   constexpr std::size_t kPage = 64 << 10;
   const auto unmap = [](std::byte* memory) { ::munmap(memory, 2 * kPage); };
@@ -159,11 +159,11 @@ TEST_CASE("doorbells are found wherever they rang", "[ofi]") {
   if (!rung_after) REQUIRE(::mprotect(after, kPage, PROT_NONE) == 0);
   for (const std::size_t count : {0u, 1u, 31u, 32u, 33u, 64u, 100u, 257u}) {
     std::uint64_t* const words = after - count;
-    // Before them there are others, which are quiet.
+    // The words before them are quiet.
     std::fill(reinterpret_cast<std::uint64_t*>(memory.get()), after, kQuiet);
     CHECK(ofi::first_rung(words, 0, count, wide) == count);
     for (std::size_t rung = 0; rung < count; ++rung) {
-      // A doorbell that differs from quiet in one bit.
+      // This doorbell differs from quiet in one bit.
       words[rung] = kQuiet ^ std::uint64_t{1} << rung % 64;
       for (const std::size_t begin : {std::size_t{0}, rung / 2, rung})
         REQUIRE(ofi::first_rung(words, begin, count, wide) == rung);

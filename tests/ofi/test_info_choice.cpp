@@ -1,4 +1,4 @@
-// Which entry of a list by fi_getinfo is used, on made-up lists.
+// Tests which entry of a list by fi_getinfo is used, on made-up lists.
 #include "transport/ofi/info_choice.h"
 
 #include <rdma/fi_domain.h>
@@ -24,8 +24,8 @@ namespace fs = std::filesystem;
 /// One NIC or network.
 struct Entry {
   std::string domain;
-  int bus = -1;         ///< its PCI address is 0000:BUS:00.0; -1: it says none
-  std::string address;  ///< of IP
+  int bus = -1;         ///< its PCI address is 0000:BUS:00.0; -1: it has none
+  std::string address;  ///< IP address
   std::uint32_t protocol = FI_PROTO_EFA;
   std::string provider = "efa", fabric = "efa";
 };
@@ -35,7 +35,7 @@ class List {
   explicit List(const std::vector<Entry>& entries) {
     for (const Entry& entry : entries) add(entry);
   }
-  /// The domain of the entry that is chosen.
+  /// Returns the domain of the chosen entry.
   std::string choose(const EntryWish& wish) const {
     std::string names;
     for (const fi_info* info : gshmem::ofi::choose_entries(&nodes_.front().info, wish))
@@ -89,7 +89,7 @@ class List {
   std::deque<Node> nodes_;
 };
 
-/// A host with two switches: GPU 0x11 beside NICs 0x12 and 0x13, GPU 0x21 beside NIC 0x22 and, a
+/// A host with two switches: GPU 0x11 beside NICs 0x12 and 0x13, GPU 0x21 beside NIC 0x22 and, one
 /// switch farther away, NIC 0x23.
 class TwoSwitches {
  public:
@@ -143,7 +143,7 @@ TEST_CASE("a PE uses several NICs, those beside its GPU, and neighbours begin wi
   CHECK(list.choose(wish) == "b a");
   wish.count = 3;
   CHECK(list.choose(wish) == "b a c");
-  // As many as are beside it.
+  // All NICs beside the GPU.
   wish.count = 0;
   wish.most = 8;
   CHECK(list.choose(wish) == "b a");

@@ -1,5 +1,5 @@
-// Peers that die or stop answering: an error completion within the time limit, on_error with the
-// PE's number, and a stop() that returns. The peer is a process of its own (rank_main.cpp).
+// Tests peers that die or stop answering: an error completion within the time limit, on_error with
+// the PE's number, and a stop() that returns. The peer is a process of its own (rank_main.cpp).
 #include "tests/ofi/job.h"
 #include "tests/patience.h"
 
@@ -61,7 +61,7 @@ class Child {
   void send(int signal) {
     if (pid_ <= 0) return;
     kill(pid_, signal);
-    // kill() returns before the process has stopped: its threads may answer until it has.
+    // kill() returns before the process has stopped; its threads may answer until then.
     if (signal == SIGSTOP) waitpid(pid_, nullptr, WUNTRACED);
     if (signal != SIGKILL) return;
     waitpid(pid_, nullptr, 0);
@@ -111,7 +111,7 @@ void check_reported(Pair& pair) {
   INFO(errors[0].second);
   std::printf("  %s\n", errors[0].second.c_str());
   CHECK(errors[0].first == 1);
-  // Its other queues fail too, those to others go on.
+  // Its other queues fail, too; those to others still work.
   CHECK(pair.me->to(0).ring_and_wait(pair.me->to(0).write(0, 64, 8)).ok());
 }
 
@@ -167,8 +167,8 @@ TEST_CASE("a peer that does not answer is an error before waits of GSHMEM_TIMEOU
   const std::uint64_t index = client.write(0, 64, 1000000);
   client.ring();
   check_loss(pair, index, 20);
-  CHECK(pair.me->errors().empty());  // who waits learns it first
-  check_reported(pair);              // and the PE, where nobody waits
+  CHECK(pair.me->errors().empty());  // the waiter learns it first
+  check_reported(pair);              // the PE reports it, although no thread waits
   const std::string text = pair.me->errors().at(0).second;
   CHECK_THAT(text, Catch::Contains("WRITE of 1000000 bytes to PE 1 did not end within 7 s "
                                    "(GSHMEM_TIMEOUT = 8 s)"));
@@ -206,11 +206,11 @@ TEST_CASE("a thread that waits for an overdue operation hears of it before its P
   const auto round_at = [&](int ms) { job[0].round(begun + std::chrono::milliseconds(ms)); };
   round_at(0);
   round_at(8750);
-  round_at(8769);  // it looks every 20 ms
+  round_at(8769);  // it probes every 20 ms
   CHECK(client.wait(write, 0).timed_out);
   for (const int ms : {8770, 8790, 8810, 8830, 8850, 8869}) {
     round_at(ms);
-    CHECK(int(client.wait(write, 0).syndrome) == (ms == 8770 ? 0 : 0x15));  // in its next turn
+    CHECK(int(client.wait(write, 0).syndrome) == (ms == 8770 ? 0 : 0x15));  // at its next probe
   }
   CHECK(job[0].errors().empty());
   round_at(8870);
@@ -249,7 +249,7 @@ TEST_CASE("a peer for which the provider has no place any more is an error", "[o
       job[1].round();
     }
   };
-  auto now = Clock::now();  // as time goes by for the executor
+  auto now = Clock::now();  // the time of the executor
   const auto busy_for = [&](int tenths) {
     fabric_double()->busy = 100;
     const std::uint64_t write = client.write(0, 64, 8);
@@ -262,7 +262,7 @@ TEST_CASE("a peer for which the provider has no place any more is an error", "[o
   const std::uint64_t first = client.write(0, 64, 8);
   client.ring();
   ends(first);
-  // Each short enough, with answers between them.
+  // Each period is short enough, with answers between them.
   for (int i = 0; i < 3; ++i) ends(busy_for(40));
   CHECK(job[0].errors().empty());
   // Half a second, then 5.

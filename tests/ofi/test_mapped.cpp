@@ -1,5 +1,5 @@
-// A heap that the CPU reaches by a mapping: what goes by it and what by the copy engine, and what
-// may be said to have arrived. The executor over it is a leg of the other tests (job.h).
+// Tests a heap that the CPU reaches by a mapping: what uses it and what uses the copy engine, and
+// when data counts as arrived. The executor over it is a leg of the other tests (job.h).
 #include "transport/ofi/mapped_access.h"
 
 #include "host/base/fd.h"
@@ -26,7 +26,7 @@ namespace {
 
 constexpr std::uint64_t kBytes = 1 << 20;
 
-/// A copy engine that carries out what it starts only when asked whether it is done.
+/// A copy engine that executes its copies only when it is polled.
 class SlowEngine final : public ofi::MemoryAccess {
  public:
   explicit SlowEngine(std::uint8_t* base) : base_(base) {}
@@ -90,8 +90,8 @@ nic::Wqe atomic_of(nic::WqeKind kind, std::uint32_t bytes, std::uint64_t operand
   return wqe;
 }
 
-/// A page of the mapping, which nobody has loaded from or stored to since this was made: the page
-/// table says so (proc(5), pagemap), of which its entry is taken out.
+/// A page of the mapping that was neither loaded from nor stored to since this object was made. The
+/// page table shows it (proc(5), pagemap), because the entry of the page was removed.
 class ViewPage {
  public:
   ViewPage(std::uint8_t* view, std::uint64_t offset)
@@ -132,7 +132,7 @@ TEST_CASE("what the mapping has written is read from before anything may count o
   SECTION("a read by it") { (void)rig.access.start_read(0, large.data(), large.size()); }
   SECTION("an atomic by it") { (void)rig.access.start_atomic(kBytes, beyond, nullptr); }
   CHECK(page.touched());
-  // Once: there is nothing to wait for any more.
+  // Only once: there is nothing left to wait for.
   const ViewPage again(rig.gdr->view, kAt);
   CHECK(rig.access.done(ticket));
   CHECK_FALSE(again.touched());

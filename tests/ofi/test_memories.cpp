@@ -1,5 +1,5 @@
-// Memory of the program beside the heaps: reached from its first to its last byte, by its own keys,
-// from when all PEs have told of it until it is given back.
+// Tests memory of the program beside the heaps: reached from its first to its last byte, by its own
+// keys, from its registration on all PEs until its release.
 #include "tests/threads_of_process.h"
 #include "tests/ofi/job.h"
 #include "tests/capture.h"
@@ -30,7 +30,7 @@ struct MemoriesRig {
     leg.by_hand = true;
     return leg;
   }
-  /// Both PEs register the pages that they have beside their heaps.
+  /// Both PEs register the pages beside their heaps.
   void register_all() {
     for (int pe = 0; pe < 2; ++pe) keys[pe] = job[pe].nic().register_memory(job[pe].beside());
   }
@@ -42,7 +42,7 @@ struct MemoriesRig {
     }
     for (int pe = 0; pe < 2; ++pe) job[pe].nic().meet_memory(job[pe].beside(), all);
   }
-  /// By the keys of PE 0's memory, and of that at the other end.
+  /// Uses the keys of PE 0's memory, and of that of the peer.
   Client& with_keys(int pe) {
     Client& client = job[0].to(pe);
     client.local_key = keys[0].local;
@@ -124,7 +124,7 @@ TEST_CASE("a wrong key of memory beside the heap is told with the right one", "[
 TEST_CASE("memory that was not told of, or is given back, is none", "[ofi][double]") {
   if (!have_double()) return;
   const std::string gdr = GENERATE("auto", "off");
-  const int when = GENERATE(0, 1, 2, 3);  // before it is told of, while it is, after it; again
+  const int when = GENERATE(0, 1, 2, 3);  // before, during and after its registration; again
   INFO(gdr << ' ' << when);
   MemoriesRig rig({"efa/efa", gdr});
   rig.register_all();

@@ -1,4 +1,5 @@
-// What a queue orders: a signal is never there before its payload, reads see earlier writes.
+// Tests what a queue orders: a signal is never visible before its payload, and reads see earlier
+// writes.
 #include "tests/ofi/job.h"
 #include "tests/patience.h"
 
@@ -24,7 +25,7 @@ std::uint64_t acquire(std::uint64_t& word) {
 
 constexpr std::uint64_t kSignal = 64, kAck = 128, kPayload = 4096;
 
-/// Sends rounds of payloads in random pieces and a signal behind them, of a random kind.
+/// Sends rounds of payloads in random chunks, followed by a signal of a random kind.
 class Sender {
  public:
   Sender(Pe& me, int peer, unsigned seed) : me_(me), client_(me.to(peer)), random_(seed) {}
@@ -46,7 +47,7 @@ class Sender {
       case 1:
         last = client_.masked_swap(8, kSignal, 8, {number, 0, ~std::uint64_t{0}, 0});
         break;
-      default: {  // a fenced write is one too, once a read stands before it
+      default: {  // a fenced write is one, too, after a read
         client_.read(kPayload, 16, 8, kPlain);
         std::vector<std::uint8_t> value(8);
         std::memcpy(value.data(), &number, 8);
@@ -65,7 +66,7 @@ class Sender {
   std::uint64_t last_ = 0;
 };
 
-/// Waits for a signal; a description of what was wrong, or nothing.
+/// Waits for a signal; returns a description of the first error, or an empty text.
 std::string check_round(Pe& me, std::uint64_t number, std::uint64_t words) {
   const auto limit =
       std::chrono::steady_clock::now() + std::chrono::seconds(30 * gshmem::test::kPatience);
@@ -100,7 +101,7 @@ TEST_CASE("a signal is never visible before its payload", "[ofi]") {
     n = random() % 8 == 0 ? 20000 + random() % 20000 : random() % 50 + 1;
 
   std::string wrong;
-  std::thread receiver([&] {  // acknowledges each round, or the next would overwrite it
+  std::thread receiver([&] {  // acknowledges each round before the next one overwrites it
     Client& back = job[1].to(0);
     for (std::uint64_t round = 1; round <= kRounds && wrong.empty(); ++round) {
       wrong = check_round(job[1], round, words[round]);
@@ -137,7 +138,7 @@ TEST_CASE("a word that was written, polled and cleared does not come back", "[of
   Client& client = job[0].to(1);
   constexpr std::uint64_t kWord = 64, kRounds = 50;
   constexpr std::uint64_t kBeside = 0x5a5a5a5a5a5a5a5a;
-  const std::uint64_t at = kWord + 8 - bytes;  // of the word that others lie beside
+  const std::uint64_t at = kWord + 8 - bytes;  // of the word that has neighbours
   const auto bits = [&](std::uint64_t value) { return value << (64 - 8 * bytes); };
   std::uint64_t& word = job[1].at<std::uint64_t>(kWord);
   const std::uint64_t others = bytes == 8 ? 0 : kBeside >> (8 * bytes);
@@ -154,7 +155,7 @@ TEST_CASE("a word that was written, polled and cleared does not come back", "[of
     REQUIRE(client.wait(last).ok());
     REQUIRE(acquire(word) == others);
   }
-  // The other half.
+  // The other half of the word.
   word = kBeside;
   std::uint64_t expected = kBeside;
   std::memset(&expected, 7, bytes);
@@ -172,7 +173,7 @@ TEST_CASE("reads and atomics see the writes in front of them", "[ofi]") {
   constexpr std::uint64_t kRemote = 8192, kBack = 1 << 20;
   for (std::uint64_t i = 1; i <= 100; ++i) {
     job[0].at<std::uint64_t>(0) = i;
-    // Large enough to be in flight while the others are issued.
+    // Large enough to be pending while the others are issued.
     client.write(kRemote + 8, 8, 150000, kPlain);
     client.write(kRemote, 0, 8, kPlain);
     client.fetch_add(kRemote, 16, 1000, kPlain);

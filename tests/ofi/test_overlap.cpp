@@ -1,6 +1,6 @@
-// What is under way at the same time, over the double of libfabric: the test's thread is that of
-// both executors, and the network takes longer than a test, so that what has been called after one
-// round is what needs no answer first.
+// Tests which operations are pending at the same time, over the double of libfabric. The test's
+// thread runs both executors, and the network takes longer than a test, so the calls of one round
+// are those that need no answer first.
 #include "tests/ofi/job.h"
 
 #include "transport/ofi/message.h"
@@ -23,7 +23,7 @@ namespace {
 
 constexpr std::int64_t kLong = 3600ll * 1'000'000'000;
 
-/// Two PEs that know each other. Counts begin anew.
+/// Two PEs that have exchanged greetings. Counts begin at 0.
 struct TwoPes {
   explicit TwoPes(const std::string& provider, const std::string& gdr = "auto")
       : job(2, leg_of(provider, gdr)) {
@@ -57,7 +57,7 @@ struct TwoPes {
       job[1].round();
     }
   }
-  /// The syndrome of an entry that must end.
+  /// Returns the syndrome of an entry, which must complete.
   std::uint8_t syndrome_of(std::uint64_t entry) {
     Outcome outcome{.timed_out = true};
     until([&] {
@@ -100,7 +100,7 @@ TEST_CASE("atomics of a queue overlap where the target keeps their order", "[ofi
     const char *provider, *gdr;
     std::size_t together;
   };
-  // Staged, each PE has receives for 16 messages with payload of another.
+  // When staged, each PE has receives for 16 messages with payload from each other PE.
   const Case each = GENERATE(Case{"efa/efa-direct", "auto", 20}, Case{"verbs;ofi_rxm", "auto", 20},
                              Case{"efa/efa", "off", 16});
   INFO(each.provider);
@@ -173,7 +173,7 @@ TEST_CASE("a target has room for 64 immediates of a PE, which come back", "[ofi]
   Client* queues[] = {&job[0].to(0), &job[0].add_queue()};
   for (int round = 0; round < 3; ++round) job[0].round();  // greetings
   const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-  /// Of so many writes and an atomic: immediates.
+  /// Returns the number of immediates of so many writes and an atomic.
   const auto immediates = [&](Client& queue, unsigned writes) {
     const std::uint64_t before = rules.immediate;
     for (unsigned i = 0; i < writes; ++i) queue.write(4096, 8, 8, kPlain);
@@ -191,11 +191,11 @@ TEST_CASE("a target has room for 64 immediates of a PE, which come back", "[ofi]
   };
   for (int lap = 0; lap < 3; ++lap) {
     rules.held = job[0].heap();
-    CHECK(immediates(*queues[0], 63) == 63);  // one is asked for two
+    CHECK(immediates(*queues[0], 63) == 63);  // one asks for two
     CHECK(immediates(*queues[1], 10) == 0);
     for (Client* const queue : queues) end(*queue);
   }
-  // A queue that fails before its atomic gives back those of its writes.
+  // A queue that fails before its atomic releases the immediates of its writes.
   rules.error = FI_EACCES;
   rules.errors = 1;
   const std::uint64_t read = queues[0]->read(4096, 8, 8);
@@ -208,7 +208,7 @@ TEST_CASE("a target has room for 64 immediates of a PE, which come back", "[ofi]
 
 namespace {
 
-/// What the provider says of one call, and what becomes of it.
+/// The error of one call of the provider, and its result.
 struct CallError {
   const char* provider;
   int error;
@@ -231,15 +231,15 @@ TEST_CASE("an error of an operation does not lose its peer, unless connections s
       CallError{"tcp;ofi_rxm", FI_EIO, 0x15, true}, CallError{"efa/efa", FI_EINVAL, 0x13, false},
       CallError{"cxi", FI_EHOSTUNREACH, 0x15, true},
       CallError{"efa/efa-direct", FabricDouble::kNoNumber, 0x14, false},
-      // What another try may do is tried.
+      // Errors that another attempt may cure are retried.
       CallError{"efa/efa-direct", FI_ENORX, 0, false}, CallError{"cxi", FI_EAGAIN, 0, false});
-  const bool atomic = GENERATE(false, true);  // a message, where the provider has none
+  const bool atomic = GENERATE(false, true);  // a message, if the provider has no atomics
   INFO(each.provider << ", error " << each.error << (atomic ? ", an atomic" : ", a write"));
   TwoPes rig(each.provider);
   rig.rules.error = each.error;
   rig.rules.errors = 1;
   const std::uint8_t syndrome = rig.syndrome_of(post_one(rig.job[0].to(1), atomic));
-  // An atomic of the provider's own is not tried again: it might happen twice.
+  // An atomic of the provider itself is not retried: it might be executed twice.
   const bool once = each.syndrome == 0 && rig.rules.taken[FabricDouble::kFetchAtomic] > 0;
   CHECK(syndrome == (once ? 0x16 : each.syndrome));
   if (each.lost) return rig.until([&] { return !rig.job[0].errors().empty(); });
@@ -262,7 +262,7 @@ TEST_CASE("no signal comes whose payload has failed", "[ofi][double]") {
   CHECK(rig.syndrome_of(write) == 0x13);
   rig.rounds(std::chrono::milliseconds(20));
   CHECK(rig.job[1].at<std::uint64_t>(64) == 0);
-  // The way back is another queue, and is well.
+  // The return path is another queue, and works.
   const std::uint64_t back = rig.job[1].to(0).fetch_add(64, 512, 1);
   rig.job[1].to(0).ring();
   rig.until([&] { return rig.job[1].to(0).has_ended(back); });

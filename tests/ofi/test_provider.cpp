@@ -1,4 +1,4 @@
-// Which provider is asked for what, what it is told before, and what is said when none fits.
+// Tests which provider is requested, its settings before that, and the errors when none fits.
 #include "host/base/dynamic_library.h"
 #include "host/base/fd.h"
 #include "host/base/log.h"
@@ -58,7 +58,7 @@ std::string refusal(const ofi::Wanted& wanted) {
   return "";
 }
 
-/// Variables as they were, afterwards.
+/// Restores variables afterwards.
 class Variables {
  public:
   explicit Variables(std::vector<std::string> names) : names_(std::move(names)) {
@@ -88,8 +88,8 @@ Variables all_variables() {
                     "FI_CXI_DISABLE_HMEM_DEV_REGISTER", "FI_EFA_FORK_SAFE", "FI_OFI_RXM_USE_SRX"});
 }
 
-/// Reads and writes of `bytes` bytes of what the provider takes for GPU memory; how often that has
-/// called CUDA.
+/// Reads and writes `bytes` bytes of memory that the provider takes for GPU memory; returns how
+/// often it has called CUDA.
 std::uint64_t cuda_calls(const char* provider, std::size_t bytes) {
   ofi::Fabric fabric(ofi::Library::get(), choose({.provider = provider, .gpu_memory = true}), 0);
   std::vector<std::uint8_t> memory(8192);
@@ -114,7 +114,7 @@ std::uint64_t cuda_calls(const char* provider, std::size_t bytes) {
   return fabric_double()->cuda_calls - before;
 }
 
-/// Good until the next call.
+/// Valid until the next call.
 void* taken_for_gpu_memory(std::size_t bytes) {
   static std::vector<std::uint8_t> memory;
   memory.assign(bytes, 0);
@@ -138,7 +138,7 @@ TEST_CASE("the best provider is taken, and the fabric of it that does", "[ofi][d
   CHECK(chosen({}) == "efa");
   offers.rules.offer({"tcp;ofi_rxm", "verbs;ofi_rxm"});
   CHECK(chosen({}) == "verbs;ofi_rxm");
-  // One that gshmem does not know is taken where it is asked for.
+  // A provider that gshmem does not know is used on request.
   offers.rules.offer({"opx"});
   CHECK(chosen({.provider = "opx"}) == "opx");
   CHECK_THAT(refusal({}), Catch::Contains("opx is usable, but was not asked for"));
@@ -160,9 +160,9 @@ TEST_CASE("an interface is asked for by its address, or is a name of the provide
   const auto domain = [](const ofi::Wanted& wanted) {
     return std::string(choose(wanted)->domain_attr->name);
   };
-  // That is no address, which getinfo would take for one.
+  // That is no address, but getinfo would take it for one.
   CHECK(domain({.provider = "verbs", .interface = "verbs;ofi_rxm1"}) == "verbs;ofi_rxm1");
-  // By which address other hosts reach this one.
+  // This is the address by which other hosts reach this one.
   CHECK(domain({.provider = "tcp"}) == "tcp;ofi_rxm0");
   CHECK(domain({.provider = "tcp", .addresses = {"10.0.0.1", "127.0.0.2"}}) == "tcp;ofi_rxm1");
 }
@@ -206,7 +206,7 @@ TEST_CASE("atomics are asked for only where the NIC has them", "[ofi][double]") 
 TEST_CASE("where no provider fits, what there is is told with what it lacks", "[ofi][double]") {
   if (!have_double()) return;
   const Offers offers({"cxi", "tcp;ofi_rxm"});
-  offers.rules.nics = 2;  // each is told of once
+  offers.rules.nics = 2;  // each is configured once
   const std::string start = "libfabric " + ofi::Library::get().version_text() + " has no provider";
   const std::string plain = " with FI_EP_RDM, FI_MSG and FI_RMA",
                     unasked = " is usable, but was not asked for";
@@ -250,7 +250,7 @@ TEST_CASE("what no NIC reaches is staged where there is no network for GPUs, or 
     CHECK_THROWS_WITH(open(), Catch::Contains("fi_mr_regattr(GPU memory"));
     return;
   }
-  // Only then is the memory looked at.
+  // The memory is examined only then.
   CHECK_THROWS_WITH(open(), Catch::Contains("the heap is GPU memory, and this build has no CUDA: "
                                             "build with GSHMEM_CUDA=ON"));
   std::string said;
@@ -302,7 +302,7 @@ TEST_CASE("a heap in host memory that cannot be registered is an error, and not 
 
 TEST_CASE("the CUDA runtime is missing unless it is there by the name that libfabric knows",
           "[ofi]") {
-  /// Of what is loaded already; what opens of these names.
+  /// Returns what opens by these names, out of the libraries that are already loaded.
   const auto with = [](const std::vector<const char*>& doubles) {
     std::deque<DynamicLibrary> loaded;
     for (const char* path : doubles) loaded.emplace_back(path);
@@ -336,7 +336,7 @@ TEST_CASE("a heap that the NICs of EFA do not reach is an error, not staged unas
           "[ofi][double]") {
   if (!have_double()) return;
   const Offers offers(kAll);
-  // A sample would do, the heap does not.
+  // A sample would fit, the heap does not.
   offers.rules.register_at_most = kHeapBytes - 1;
   auto boots = bootstrap::create_threads(1, 30);
   const Leg leg{.provider = "", .gdr = "auto", .gpu_memory = taken_for_gpu_memory};
@@ -355,7 +355,7 @@ TEST_CASE("no provider calls CUDA while kernels spin", "[ofi][double]") {
   if (!have_double()) return;
   const Variables before = all_variables();
   const Offers offers(kAll);
-  // cxi, without being told: small writes by the CPU.
+  // cxi copies small writes by the CPU without a setting.
   CHECK(cuda_calls("cxi", 100) > 0);
   ofi::prepare_environment(2, true);
   for (const char* provider : {"efa/efa-direct", "efa/efa", "cxi", "verbs;ofi_rxm"}) {
@@ -379,7 +379,7 @@ TEST_CASE("libfabric and what it loads leave the program's signal handlers alone
   signal(SIGTERM, [](int) {});
   for (int number = 1; number < 32; ++number)
     before[static_cast<std::size_t>(number)] = handler_of(number);
-  if (!have_libfabric()) return;  // the double takes signals for itself, too
+  if (!have_libfabric()) return;  // the double handles signals, too
   { const Job job(2, legs().front()); }
   for (int number = 1; number < 32; ++number) {
     INFO("signal " << number);

@@ -1,5 +1,5 @@
-// Messages that no PE sends, answers that nobody has asked for, and a client that knows a PE's port
-// alone: what a PE makes of them.
+// Tests how a PE treats messages that no PE sends, answers to no request, and a client that knows
+// only a PE's port.
 #include "tests/ofi/job.h"
 #include "tests/capture.h"
 
@@ -31,7 +31,7 @@ using namespace gshmem::test;
 
 namespace {
 
-/// A PE that stages, and a stranger who sends it messages.
+/// A PE that stages, and a stranger that sends it messages.
 struct Stranger {
   static Leg leg() {
     Leg staged{.provider = "efa/efa", .gdr = "off"};
@@ -40,7 +40,8 @@ struct Stranger {
   }
   Stranger() : job(1, leg()) {
     job[0].round();
-    // The word of the job, which a stranger lacks: out of a message of the PE to itself.
+    // The stranger lacks the word of the job, so the test takes it from a message of the PE to
+    // itself.
     fabric_double()->journals = true;
     Client& itself = job[0].add_queue();
     const std::uint64_t read = itself.read(kHeapBytes - 8, kHeapBytes - 16, 8);
@@ -88,7 +89,7 @@ struct Stranger {
     return all;
   }
 
-  /// What the target would do: reads 8 bytes of PE 0's heap.
+  /// A request that the target would execute: it reads 8 bytes of PE 0's heap.
   [[nodiscard]] ofi::MessageHeader good_request() const {
     ofi::MessageHeader header;
     header.job = word;
@@ -129,7 +130,7 @@ TEST_CASE("what no PE sends is no message", "[ofi][double]") {
   };
   CHECK(count([](Header& h) { ++h.job; }) == 0);
   CHECK_THAT(said(), Catch::Contains("WARN: message of 112 bytes that no PE sends: ignored"));
-  // The receive has room for less.
+  // The receive is smaller.
   CHECK(count(
             [](Header& h) {
               h.kind = MessageKind::kWrite;
@@ -153,7 +154,7 @@ TEST_CASE("what no PE sends is no message", "[ofi][double]") {
   CHECK(count([](Header&) {}) == 0);                   // again
   CHECK(count([](Header& h) { h.number = 2; }) == 0);  // before its turn
   CHECK(count([](Header& h) { h.number = 1; }) == 2);
-  // Each has its receive posted again: there are 32.
+  // Each receive is posted again: there are 32.
   for (int i = 0; i < 40; ++i) CHECK(count([](Header& h) { ++h.job; }) == 0);
   for (int i = 0; i < 40; ++i) CHECK(count([](Header&) {}) == 0);
   CHECK(count([](Header& h) { h.number = 3; }) == 1);
@@ -169,7 +170,7 @@ std::set<int> descriptors() {
   return all;
 }
 
-/// The ports of 127.0.0.1 on which `sockets` listen.
+/// Returns the ports of 127.0.0.1 on which `sockets` listen.
 std::vector<std::string> ports_of(const std::set<int>& sockets) {
   std::vector<std::string> ports;
   for (const int fd : sockets) {
@@ -184,7 +185,7 @@ std::vector<std::string> ports_of(const std::set<int>& sockets) {
   return ports;
 }
 
-/// Exit status of ofi_rank with these arguments.
+/// Returns the exit status of ofi_rank with these arguments.
 int status_of(std::vector<std::string> words) {
   words.insert(words.begin(), OFI_RANK);
   std::vector<char*> arguments;
@@ -212,8 +213,8 @@ TEST_CASE("a client that knows the ports alone reads and writes nothing", "[ofi]
     if (before.count(fd) == 0) made.insert(fd);
   for (const int fd : made) {
     const int flags = fcntl(fd, F_GETFD);
-    if (flags == -1) continue;  // what listed them
-    std::error_code closed;     // meanwhile
+    if (flags == -1) continue;  // the descriptor of the listing itself
+    std::error_code closed;     // it was closed in the meantime
     INFO("descriptor " << fd << " of "
                        << std::filesystem::read_symlink("/proc/self/fd/" + std::to_string(fd),
                                                         closed));
