@@ -24,13 +24,13 @@ namespace {
 
 struct Copy {
   std::uint8_t* to;
-  const std::uint8_t* from;  ///< null: of `value`
+  const std::uint8_t* from;  ///< null: the copied bytes are `value`
   std::size_t bytes;
   std::int64_t due_ns;
   bool to_device;
   std::uint64_t value;
 };
-/// Below, a copy goes through the queue of kernels unless it has rows.
+/// A smaller copy goes through the queue of kernels unless it has rows.
 constexpr std::size_t kByEngine = 28 * 1024;
 struct Stream {
   std::deque<Copy> copies;
@@ -41,7 +41,7 @@ struct GpuBlock {
   std::size_t bytes;
 };
 
-/// Everything but the record, under record().mutex.
+/// All state but the record, under record().mutex.
 struct World {
   std::map<std::uintptr_t, GpuBlock> gpu;
   std::map<std::uintptr_t, std::size_t> pinned;
@@ -55,7 +55,7 @@ World& world() {
   static auto& one = *new World;
   return one;
 }
-thread_local std::vector<CUcontext> contexts_of_thread;  ///< its stack
+thread_local std::vector<CUcontext> contexts_of_thread;  ///< the stack of this thread
 thread_local CUstreamCaptureMode capture_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
 
 std::int64_t now_ns() {
@@ -69,8 +69,8 @@ CUresult violation(const std::string& what, CUresult result) {
   return result;
 }
 
-/// The address of a device's element is its context; those of the second part are contexts that an
-/// application has made, those of the third the library's.
+/// The address of a device's element is its context; the second part has contexts that an
+/// application has made, the third part those of the library.
 constexpr int kDevices = 32;
 char all_contexts[3 * kDevices];
 std::atomic<unsigned> flags_of_context[2 * kDevices];
@@ -91,7 +91,7 @@ bool in_context(const char* call) {
   return false;
 }
 
-/// A call that would break the capture of another thread.
+/// Would the call break the capture of another thread?
 bool breaks_capture(const char* call) {
   if (!record().capturing || capture_mode == CU_STREAM_CAPTURE_MODE_RELAXED) return false;
   const std::lock_guard lock(record().mutex);
@@ -100,7 +100,7 @@ bool breaks_capture(const char* call) {
 }
 constexpr CUresult kCaptured = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 
-/// The test's view of a range of GPU memory; null when it is none. With the lock.
+/// Returns the test's view of a range of GPU memory, or null if it is none. Requires the lock.
 std::uint8_t* view_of(CUdeviceptr address, std::size_t bytes) {
   auto above = world().gpu.upper_bound(address);
   if (above == world().gpu.begin()) return nullptr;
@@ -117,7 +117,7 @@ bool is_pinned(const void* memory, std::size_t bytes) {
   return address - base <= size && bytes <= size - (address - base);
 }
 
-/// Performs what is due; true when nothing is left.
+/// Executes the copies that are due; returns true when none is left.
 bool advance(Stream& stream, std::int64_t now) {
   while (!stream.copies.empty() && stream.copies.front().due_ns <= now) {
     const Copy copy = stream.copies.front();
@@ -162,7 +162,7 @@ CUresult to_device(CUdeviceptr to, const void* from, std::size_t bytes, CUstream
   if ((to + 3) / 4 * 4 < (to + bytes) / 4 * 4 && bytes < kByEngine) ++record().by_time_slice;
   return start(stream, to, from, bytes, true);
 }
-/// Of rows without gaps.
+/// Copies rows without gaps.
 CUresult rows_to_device(const CUDA_MEMCPY2D* copy, CUstream stream) {
   const std::size_t width = copy->WidthInBytes;
   if (copy->srcMemoryType != CU_MEMORYTYPE_HOST || copy->dstMemoryType != CU_MEMORYTYPE_DEVICE ||
@@ -304,8 +304,8 @@ CUresult get_flags(unsigned* flags) {
   if (contexts_of_thread.empty()) return CUDA_ERROR_INVALID_CONTEXT;
   return *flags = flags_of_context[number_of(contexts_of_thread.back())], CUDA_SUCCESS;
 }
-/// Waits for the context when a flag is new: so it breaks captures in whatever mode, as CUDA 13.0
-/// does on an H100.
+/// Waits for the context when a flag is new, so it breaks captures in any mode, as CUDA 13.0 does
+/// on an H100.
 CUresult set_flags(unsigned flags) {
   if (contexts_of_thread.empty()) return CUDA_ERROR_INVALID_CONTEXT;
   std::atomic<unsigned>& now = flags_of_context[number_of(contexts_of_thread.back())];
@@ -315,7 +315,7 @@ CUresult set_flags(unsigned flags) {
   }
   return now = flags, CUDA_SUCCESS;
 }
-/// Of streams that the application has, and the library was given.
+/// Returns the context of a stream that the application has passed to the library.
 CUresult stream_context(CUstream stream, CUcontext* context) {
   if (record().failed) return CUDA_ERROR_ILLEGAL_ADDRESS;
   const auto number = (reinterpret_cast<std::uintptr_t>(stream) - kCudaDoubleStreams) / 16;
@@ -323,7 +323,7 @@ CUresult stream_context(CUstream stream, CUcontext* context) {
   *context = reinterpret_cast<CUcontext>(&all_contexts[number]);
   return CUDA_SUCCESS;
 }
-/// The capture under way is of a stream that the default one waits for.
+/// Only the stream that is being captured synchronizes with the default stream.
 CUresult is_capturing(CUstream stream, CUstreamCaptureStatus* status) {
   const auto handle = reinterpret_cast<std::uintptr_t>(stream);
   const bool is_own = handle - kCudaDoubleStreams < 16 * kDevices && handle % 16 == 8;
@@ -423,7 +423,7 @@ void* find(const std::string& name) {
 
 #define EXPORTED extern "C" __attribute__((visibility("default")))
 
-// By the name that cuda.h gives cuGetProcAddress, cuGetProcAddress_v2.
+// cuda.h defines cuGetProcAddress as cuGetProcAddress_v2.
 EXPORTED CUresult cuGetProcAddress(const char* symbol, void** function, int, cuuint64_t,
                                    CUdriverProcAddressQueryResult* status) {
   *status = CU_GET_PROC_ADDRESS_SUCCESS;

@@ -43,7 +43,7 @@ std::vector<Memory> memories;  // kept until the process ends
 std::map<CUmemGenericAllocationHandle, std::size_t> handles;
 std::map<std::uintptr_t, Mapping> mappings;
 std::map<std::uintptr_t, std::size_t> ranges;
-std::map<std::uintptr_t, std::size_t> allocated;  ///< memory that is no heap
+std::map<std::uintptr_t, std::size_t> allocated;  ///< memory outside of heaps
 std::set<void*> registered_pages;
 std::set<const void*> busy_streams;
 CUmemGenericAllocationHandle last_handle = 0;
@@ -119,13 +119,13 @@ CUresult export_handle(void* out, CUmemGenericAllocationHandle handle,
     return CUDA_SUCCESS;
   }
   if (seen.no_export.count(memory.device) != 0) return CUDA_ERROR_NOT_SUPPORTED;
-  char text[kFabricBytes] = "fabric handle";  // and the number at the end
+  char text[kFabricBytes] = "fabric handle";  // followed by the number at the end
   std::memcpy(text + kFabricBytes - sizeof(found->second), &found->second, sizeof(found->second));
   std::memcpy(out, text, sizeof(text));
   return CUDA_SUCCESS;
 }
 
-/// memories.size(): the descriptor is none of a heap.
+/// Returns memories.size() if the descriptor is not of a heap.
 std::size_t memory_of(int fd) {
   struct stat theirs {};
   if (::fstat(fd, &theirs) != 0) return memories.size();
@@ -150,7 +150,7 @@ CUresult import_handle(CUmemGenericAllocationHandle* handle, void* os_handle,
     if (std::strcmp(text, "fabric handle") != 0) return violated("import of 64 other bytes");
     std::memcpy(&memory, text + kFabricBytes - sizeof(memory), sizeof(memory));
     if (seen.no_import.count(memories[memory].device) != 0) return CUDA_ERROR_NOT_PERMITTED;
-    // As a driver does, whatever else still holds the memory.
+    // A driver fails here, too, even if the memory is still in use.
     if (handles.count(memories[memory].made) == 0) return CUDA_ERROR_NOT_SUPPORTED;
     ++seen.fabric_imports;
   }
@@ -228,7 +228,7 @@ CUresult set_access(CUdeviceptr address, std::size_t bytes, const CUmemAccessDes
   return CUDA_SUCCESS;
 }
 
-/// What is mapped at `address`; mappings.end(): nothing.
+/// Returns the mapping at `address`, or mappings.end().
 std::map<std::uintptr_t, Mapping>::iterator mapping_at(std::uintptr_t address) {
   const auto above = mappings.upper_bound(address);
   if (above == mappings.begin()) return mappings.end();
@@ -236,7 +236,7 @@ std::map<std::uintptr_t, Mapping>::iterator mapping_at(std::uintptr_t address) {
   return address - found->first < found->second.bytes ? found : mappings.end();
 }
 
-// As a driver (580): the range is one mapping, and other memory has no handle.
+// As with driver 580, the range is one mapping, and other memory has no handle.
 CUresult address_range(CUdeviceptr* base, std::size_t* bytes, CUdeviceptr address) {
   const std::lock_guard lock(mutex);
   if (const auto found = mapping_at(address); found != mappings.end())
@@ -264,7 +264,7 @@ CUresult properties_of(CUmemAllocationProp* properties, CUmemGenericAllocationHa
   return CUDA_SUCCESS;
 }
 
-// What else a PE asks for.
+// Other functions that a PE calls.
 
 CUresult total_memory(std::size_t* bytes, CUdevice) { return *bytes = 64 << 20, CUDA_SUCCESS; }
 
@@ -278,7 +278,7 @@ CUresult device_uuid(CUuuid* uuid, CUdevice device) {
   return CUDA_SUCCESS;
 }
 CUresult device_pci(char* pci, int bytes, CUdevice device) {
-  std::snprintf(pci, static_cast<std::size_t>(bytes), "00ff:%02x:00.0", device);  // no real GPU's
+  std::snprintf(pci, static_cast<std::size_t>(bytes), "00ff:%02x:00.0", device);  // not real
   return CUDA_SUCCESS;
 }
 CUresult p2p_attribute(int* value, CUdevice_P2PAttribute which, CUdevice device, CUdevice peer) {
@@ -293,7 +293,7 @@ CUresult function_of(CUfunction* function, CUmodule, const char* name) {
   const bool is_grid = std::string_view(name).substr(0, 12) == "gshmem_grid_";
   return *function = is_grid ? kGridFunction : kServiceFunction, CUDA_SUCCESS;
 }
-/// What the service kernel would have been asked for.
+/// Returns the request that the service kernel would have received.
 ServiceRequest as_service(const GridRequest& grid) {
   ServiceRequest request{device::Call(grid.kind, ""), grid.answer, ""};
   request.call.team = static_cast<gshmem_team_t>(grid.team.handle);
@@ -303,13 +303,13 @@ ServiceRequest as_service(const GridRequest& grid) {
   std::memcpy(request.name, grid.call.name, sizeof request.name);
   return request;
 }
-/// Whether there are others.
+/// Adds the stream; returns whether there are others.
 bool makes_busy(const void* stream) {
   busy_streams.insert(stream);
   return busy_streams.size() > 1;
 }
-/// Kernels do nothing: what a PE without any operation runs, at its end, leaves zeros anyway. Of
-/// the proof of a queue, at its beginning, they say that it succeeded, and of collectives, too.
+/// Kernels do nothing: a PE without any operation runs one at its end, which leaves zeros anyway.
+/// They report success for the proof of a queue at its beginning, and for collectives.
 CUresult launch(CUfunction function, unsigned, unsigned, unsigned, unsigned threads, unsigned,
                 unsigned, unsigned, CUstream stream, void** parameters, void**) {
   const std::lock_guard lock(mutex);
@@ -332,7 +332,7 @@ CUresult copy(CUdeviceptr to, CUdeviceptr from, std::size_t bytes, CUstream stre
   return CUDA_SUCCESS;
 }
 
-/// Memory that is no heap; the test may touch it.
+/// Allocates memory outside of heaps, which the test may access.
 CUresult allocate(CUdeviceptr* address, std::size_t bytes) {
   const std::lock_guard lock(mutex);
   *address = reinterpret_cast<CUdeviceptr>(std::calloc(1, bytes));
@@ -348,7 +348,7 @@ CUresult free_memory(CUdeviceptr address) {
   return CUDA_SUCCESS;
 }
 
-/// Ordinary memory is no register; the driver says so (gpu_cuda.cpp register_page).
+/// Ordinary memory is no register, and the driver says so (gpu_cuda.cpp register_page).
 CUresult register_host(void* page, std::size_t, unsigned flags) {
   if ((flags & CU_MEMHOSTREGISTER_IOMEMORY) != 0) return CUDA_ERROR_INVALID_VALUE;
   const std::lock_guard lock(mutex);

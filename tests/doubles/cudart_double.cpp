@@ -1,2 +1,2 @@
-// A library that has the name of another one, and nothing else.
+// A library with the name of another one and no functions.
 extern "C" int cudart_double() { return 1; }

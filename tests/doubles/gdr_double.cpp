@@ -1,5 +1,5 @@
-// A libgdrapi.so.2 with no GPU behind it: it keeps the contract of the real one, by its public
-// documentation, and writes down who breaks it. Types and prototypes are its own, not gshmem's.
+// A libgdrapi.so.2 without a GPU: it keeps the contract of the real one, by its public
+// documentation, and records violations. Types and prototypes are its own, not gshmem's.
 #include "tests/doubles/gdr_double.h"
 
 #include <sys/mman.h>
@@ -69,7 +69,7 @@ Pinned* find(gdr* session, gdr_mh_s handle, const char* call) {
   return nullptr;
 }
 
-/// Whether [at, at + bytes) is in the view of a mapped pin.
+/// Is [at, at + bytes) in the view of a mapped pin?
 bool inside(const Pinned& pin, const void* at, std::size_t bytes) {
   const auto first = reinterpret_cast<std::uintptr_t>(pin.view);
   const auto begin = reinterpret_cast<std::uintptr_t>(at);

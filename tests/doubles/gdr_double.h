@@ -1,5 +1,5 @@
-// The other side of the double of libgdrapi (gdr_double.cpp), for tests: what it shall do and what
-// it saw. Its GPU memory is CPU memory, of which a mapping is a second view.
+// The interface of the double of libgdrapi (gdr_double.cpp), for tests: the rules that a test sets,
+// and the record of calls. Its GPU memory is CPU memory, of which a mapping is a second view.
 #pragma once
 
 #if defined(__x86_64__)
@@ -16,7 +16,7 @@
 namespace gshmem::test {
 
 /// Copies as the real library does: with stores that stay in write-combining buffers for a while,
-/// after which other stores may overtake them.
+/// so that later stores may overtake them.
 inline void copy_by_combining(void* to, const void* from, std::size_t bytes) {
 #if defined(__x86_64__)
   auto* out = static_cast<std::uint8_t*>(to);
@@ -37,25 +37,25 @@ inline void copy_by_combining(void* to, const void* from, std::size_t bytes) {
 }
 
 struct GdrDouble {
-  // Rules; each call that fails by one returns this errno.
+  // Rules; a call that fails by one returns this errno.
   bool no_driver = false;  ///< gdr_open returns null
   int pin_error = 0, info_error = 0, map_error = 0, copy_error = 0, unmap_error = 0;
   std::uint64_t page = 64 * 1024;  ///< pinning rounds to it
-  std::uint64_t pins_less = 0;     ///< bytes that are not in what gdr_get_info_v2 tells
-  std::uint64_t pins_later = 0;    ///< and the first ones of it
+  std::uint64_t pins_less = 0;     ///< bytes that gdr_get_info_v2 leaves out at the end
+  std::uint64_t pins_later = 0;    ///< bytes that it leaves out at the beginning
 
   // Records.
-  int sessions = 0, pins = 0, mappings = 0;  ///< that are open now
+  int sessions = 0, pins = 0, mappings = 0;  ///< open now
   int opened = 0, pinned = 0, mapped = 0;    ///< ever
   int copies_to = 0, copies_from = 0;
   std::uint8_t* view = nullptr;         ///< of the newest mapping
-  std::vector<std::string> violations;  ///< of the contract, in words
+  std::vector<std::string> violations;  ///< violations of the contract
 };
 
-/// Exported by the double. The record; `reset` forgets rules and records, not memory.
+/// The exported record; `reset` clears rules and records, not memory.
 using GdrDoubleRecord = GdrDouble*();
 using GdrDoubleReset = void();
-/// "GPU" memory at a multiple of 2 MiB, zeroed; the double knows it while it is loaded.
+/// Allocates zeroed "GPU" memory at a multiple of 2 MiB; the double knows it while it is loaded.
 using GdrDoubleAllocate = void*(std::size_t bytes);
 
 }  // namespace gshmem::test

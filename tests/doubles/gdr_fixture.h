@@ -1,4 +1,4 @@
-// The double of libgdrapi as tests hold it.
+// Loads the double of libgdrapi for tests.
 #pragma once
 
 #include "tests/doubles/gdr_double.h"
@@ -21,7 +21,7 @@ class Gdr {
     require(memory != nullptr, GSHMEMX_ERROR_SYSTEM, "no memory for the double");
     return static_cast<std::uint8_t*>(memory);
   }
-  /// Nothing is held, and nobody broke the contract.
+  /// Everything is released, and no call broke the contract.
   [[nodiscard]] bool clean() const {
     return record_->sessions == 0 && record_->pins == 0 && record_->mappings == 0 &&
            record_->violations.empty();

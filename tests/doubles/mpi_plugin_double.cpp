@@ -1,4 +1,4 @@
-// A plugin for MPI as another release of the library has it.
+// A plugin for MPI that belongs to another release of the library.
 #include "bootstrap/mpi/plugin.h"
 
 extern "C" [[gnu::visibility("default")]] const gshmem_mpi_plugin* gshmem_bootstrap_mpi_plugin() {

@@ -1,5 +1,5 @@
-// A libnvidia-ml with no GPU behind it: fabric information by PCI address, as NVML's documentation
-// has it, with types of its own. With DOUBLE_OLD it is one from before fabric information.
+// A libnvidia-ml without a GPU: fabric information by PCI address, as in NVML's documentation, with
+// types of its own. With DOUBLE_OLD it is a version from before fabric information.
 #include <pthread.h>
 #include <signal.h>
 
@@ -27,7 +27,7 @@ struct nvmlGpuFabricInfo_v2_t {
 #define EXPORTED __attribute__((visibility("default")))
 
 EXPORTED int nvml_double_sessions = 0;
-/// SIGALRM was held back on the thread that loaded this library.
+/// SIGALRM was blocked on the thread that loaded this library.
 EXPORTED bool nvml_double_undisturbed = [] {
   sigset_t now;
   return pthread_sigmask(SIG_BLOCK, nullptr, &now) == 0 && sigismember(&now, SIGALRM) == 1;
@@ -52,7 +52,7 @@ EXPORTED int nvmlDeviceGetHandleByPciBusId_v2(const char* pci, nvmlDevice_t* dev
 
 EXPORTED int nvmlDeviceGetP2PStatus(nvmlDevice_t device, nvmlDevice_t peer, int what, int* status) {
   if (what != 3) return 2;  // NVML_ERROR_INVALID_ARGUMENT: not the index of atomics
-  // Between the first two; 2 is NVML_P2P_STATUS_GPU_NOT_SUPPORTED.
+  // Between the first two GPUs; 2 is NVML_P2P_STATUS_GPU_NOT_SUPPORTED.
   *status = device->has_cluster != peer->has_cluster && device->state + peer->state == 6 ? 0 : 2;
   return 0;
 }
@@ -64,7 +64,7 @@ struct nvmlPciInfo_t {
   char busId[32];
 };
 
-// The first GPU has link 1, to the GPU at 0000:07:00.0, and the second link 0, to a switch.
+// The first GPU has link 1, to the GPU at 0000:07:00.0; the second has link 0, to a switch.
 EXPORTED int nvmlDeviceGetNvLinkState(nvmlDevice_t device, unsigned link, unsigned* is_active) {
   const bool linked = device->pci[6] == '1' || device->pci[6] == '2';
   if (!linked) return 3;    // NVML_ERROR_NOT_SUPPORTED

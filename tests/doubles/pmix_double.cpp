@@ -10,10 +10,10 @@ using gshmem::test::PmixDouble;
 
 namespace {
 
-const std::string kNamespace(PMIX_MAX_NSLEN, 'n');  ///< the longest that there may be
-std::vector<char> mine;                             ///< what rank 0 has put last
+const std::string kNamespace(PMIX_MAX_NSLEN, 'n');  ///< the longest possible one
+std::vector<char> mine;                             ///< the last data that rank 0 has put
 
-/// A call that has not been answered: what it passed, and what of it was read then.
+/// A call without an answer yet: its arguments, and their content at that time.
 struct Late {
   const pmix_proc_t* proc;
   const char* key;
@@ -22,7 +22,7 @@ struct Late {
 };
 std::vector<Late> late;
 
-pmix_notification_fn_t gone = nullptr;  ///< what is to hear that the server has gone
+pmix_notification_fn_t gone = nullptr;  ///< the handler for the loss of the server
 
 std::string read(const pmix_proc_t& proc, const char* key) {
   return std::string(proc.nspace) + " " + std::to_string(proc.rank) + " " + key;
@@ -51,7 +51,7 @@ PmixDouble* pmix_double() {
 bool pmix_double_answers() {
   bool whole = !late.empty();
   for (const Late& call : late) {
-    whole &= read(*call.proc, call.key) == call.then;  // libpmix 5.0.1 looks at the key again
+    whole &= read(*call.proc, call.key) == call.then;  // libpmix 5.0.1 reads the key again
     call.answer();
   }
   late.clear();
@@ -136,7 +136,7 @@ pmix_status_t PMIx_Get_nb(const pmix_proc_t* proc, const char key[], const pmix_
   } else if (proc->rank == 0) {
     answer_bytes(callback, data, mine, PMIX_BYTE_OBJECT);
   } else if (one.get == PMIX_SUCCESS && !one.is_nothing) {
-    // What rank 0 has put begins with the number of the value, and so does rank 1's.
+    // The data of rank 0 begins with the number of the value, and so does that of rank 1.
     std::vector<char> value(mine.begin(), mine.begin() + sizeof(std::uint64_t));
     if (one.of_another_key) value[0] = static_cast<char>(value[0] + 1);
     value.insert(value.end(), one.theirs.begin(), one.theirs.end());

@@ -19,12 +19,12 @@ struct Object {
   std::uint32_t number;
 };
 
-/// Counts a call; true when it is to fail.
+/// Counts a call; returns true if it has to fail.
 bool fails(const char* name) {
   FakeVerbs& fake = *current;
   const bool now = static_cast<int>(fake.calls.size()) == fake.fail_at || fake.fail_named == name;
   fake.calls.emplace_back(name);
-  if (!now) errno = EAGAIN;  // calls that succeed leave it as they like
+  if (!now) errno = EAGAIN;  // successful calls may set it to anything
   if (now) fake.failed = name;
   if (now && fake.fail_errno != 0) errno = fake.fail_errno;
   return now;
@@ -99,7 +99,7 @@ int query_gid(ibv_context*, std::uint8_t, int index, ibv_gid* gid) {
   gid->raw[7] = current->prefix;
   gid->raw[10] = gid->raw[11] = 0xff;
   gid->raw[12] = 10;
-  gid->raw[15] = none ? 9 : 1;  // where there is none it is left as anything
+  gid->raw[15] = none ? 9 : 1;  // a GID that does not exist has arbitrary bytes
   return none ? -1 : 0;
 }
 int query_gid_ex(ibv_context*, std::uint32_t port, std::uint32_t index, ibv_gid_entry* entry,
@@ -191,7 +191,7 @@ int init_obj(mlx5dv_obj* object, std::uint64_t type) {
   return simple("mlx5dv_init_obj(AH)");
 }
 
-/// Name of a command, as errors have it.
+/// Returns the name of a command, as errors have it.
 const char* command_name(const void* in) {
   const auto* bytes = static_cast<const std::uint8_t*>(in);
   switch (bytes[0] << 8 | bytes[1]) {
@@ -226,7 +226,7 @@ bool command(const void* in, std::size_t in_bytes, void* out, std::size_t out_by
   static_cast<std::uint8_t*>(out)[0] = current->fail_status;
   return false;
 }
-/// What such a command returns.
+/// Returns the result of a refused command.
 int refusal() {
   if (current->by_errno) return -1;
   return current->negative ? -current->fail_errno : current->fail_errno;
@@ -296,7 +296,8 @@ int query_eqn(ibv_context*, std::uint32_t vector, std::uint32_t* eqn) {
   *eqn = 9 + vector;
   return simple("mlx5dv_devx_query_eqn");
 }
-/// As rdma-core for NC_DEDICATED: four registers in each page (verbs.c mlx5_insert_dyn_uuars).
+/// rdma-core does this for NC_DEDICATED: four registers in each page (verbs.c
+/// mlx5_insert_dyn_uuars).
 alignas(4096) std::uint8_t the_pages[256][4096];
 mlx5dv_devx_uar* alloc_uar(ibv_context*, std::uint32_t) {
   if (current->registers == 0) {
@@ -372,7 +373,7 @@ void FakeVerbs::remove() {
 void FakeVerbs::remove_with(short revents) {
   int ends[2];
   (void)!pipe2(ends, O_CLOEXEC | O_NONBLOCK);
-  // The end for writing without a reader, or that for reading without a writer, or none at all.
+  // The end for writing without a reader, or the end for reading without a writer, or none at all.
   if (revents != POLLNVAL) dup2(ends[revents == POLLERR ? 1 : 0], event_sockets[0]);
   for (const int end : ends) close(end);
   if (revents == POLLNVAL) close(std::exchange(event_sockets[0], -1));

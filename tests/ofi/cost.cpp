@@ -1,7 +1,7 @@
 // Measures what the executor itself costs, and its rates over a network with a round trip. It runs
 // over the double of libfabric, with the executors of two PEs in this one thread, so that nothing
 // waits for a core. It checks what was moved and counted. Usage:
-// LD_LIBRARY_PATH=build/release/lib/fabric_double build/release/bin/ofi_cost
+//   LD_LIBRARY_PATH=build/release/lib/fabric_double build/release/bin/ofi_cost
 // Prints a table in Markdown; exits with 1 if a goal is missed (with --goals).
 #include "tests/ofi/job.h"
 #include "transport/ofi/ofi_nic.h"

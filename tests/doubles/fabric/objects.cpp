@@ -31,7 +31,7 @@ struct Mr : fid_mr {
   Endpoint* endpoint;
 };
 
-/// The name of an endpoint, for as long as the process lives.
+/// The address of an endpoint, valid as long as the process.
 constexpr std::uint64_t kAddressMagic = 0x656c62756f646f66;
 struct Address {
   std::uint64_t magic, number;
@@ -47,7 +47,7 @@ int close_as(fid* object) {
 int bind_nothing(fid*, fid*, std::uint64_t) { return 0; }
 int control_nothing(fid*, int, void*) { return 0; }
 
-/// A table of libfabric's calls: null but for those that `fill` sets, in newer headers too.
+/// A table of libfabric's calls: null except for those that `fill` sets, in newer headers, too.
 template <class Ops>
 constexpr Ops table(void (*fill)(Ops&)) {
   Ops ops{};
@@ -156,7 +156,7 @@ constinit fi_ops_msg msg_ops = table<fi_ops_msg>([](auto& ops) {
   ops.sendmsg = send_message;
 });
 
-/// A call with its arguments, for the journal.
+/// Records a call with its arguments in the journal.
 [[gnu::format(printf, 1, 2)]] void note(const char* format, ...) {
   if (!record().journals) return;
   char text[256];
@@ -220,7 +220,7 @@ std::uint64_t operand_at(const void* from, fi_datatype type) {
 ssize_t fetch_atomic(fid_ep* endpoint, const void* operand, std::size_t count, void*, void* result,
                      void* descriptor, fi_addr_t peer, std::uint64_t remote, std::uint64_t key,
                      fi_datatype type, fi_op op, void* context) {
-  if (count != 1) return -FI_EINVAL;  // what valid_atomic says
+  if (count != 1) return -FI_EINVAL;  // valid_atomic reports it
   return endpoint_of(endpoint).post({.call = FabricDouble::kFetchAtomic,
                                      .local = result,
                                      .bytes = type == FI_UINT32 ? 4u : 8u,
@@ -267,7 +267,7 @@ int get_name(fid* object, void* address, std::size_t* bytes) {
                                [&](const auto& known) { return known.lock() == port; });
   const Address name{kAddressMagic, static_cast<std::uint64_t>(at - ports.begin())};
   const std::size_t room = std::exchange(*bytes, sizeof(name));
-  // Providers fill what there is.
+  // Providers fill as much as fits.
   if (address == nullptr && room != 0) record().violation("an address of fi_getname that is null");
   if (room < sizeof(name)) return -FI_ETOOSMALL;
   std::memcpy(address, &name, sizeof(name));
@@ -445,7 +445,7 @@ std::int64_t time_of(std::string_view text) {
   return static_cast<std::int64_t>(number * (unit == "us" ? 1e3 : unit == "ms" ? 1e6 : 1));
 }
 
-/// One rule of FABRIC_DOUBLE: "rtt=15us", "offer=efa+tcp;ofi_rxm", "busy=50".
+/// Sets one rule of FABRIC_DOUBLE: "rtt=15us", "offer=efa+tcp;ofi_rxm", "busy=50".
 void set_rule(FabricDouble& rules, std::string_view name, std::string_view value) {
   if (name == "offer") {
     std::vector<std::string> providers;
@@ -473,12 +473,12 @@ void set_rule(FabricDouble& rules, std::string_view name, std::string_view value
   }
 }
 
-/// As libinfinipath does, which Debian's libfabric loads.
+/// libinfinipath, which Debian's libfabric loads, does this.
 [[gnu::constructor]] void take_signals() {
   for (const int number : {SIGHUP, SIGTERM}) std::signal(number, [](int) { std::_Exit(98); });
 }
 
-/// What nobody asks about, because a program without tests runs: it fails at its end.
+/// A program without test code does not ask for violations: it fails at its end.
 void end_with_violations() {
   const std::vector<std::string> all = record().violations();
   for (const std::string& what : all) std::fprintf(stderr, "FABRIC_DOUBLE: %s\n", what.c_str());

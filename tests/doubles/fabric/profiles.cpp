@@ -25,7 +25,7 @@ constexpr int kBasic = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
 constexpr std::uint64_t kGiB = 1u << 30, kUnlimited = ~std::uint64_t{0};
 
 constexpr Profile kProfiles[] = {
-    // prov/efa/docs/efa_fabric_comparison.md: no order, no levels of completion above the
+    // prov/efa/docs/efa_fabric_comparison.md: no order, no completion level above the
     // acknowledgement, messages of one packet, progress by the device.
     {"efa-direct", "efa", "efa-direct", kData | FI_HMEM, 0,
      FI_INJECT | FI_COMPLETION | FI_TRANSMIT_COMPLETE, FI_CONTEXT2, kBasic | FI_MR_LOCAL,
@@ -40,10 +40,10 @@ constexpr Profile kProfiles[] = {
      FI_PROGRESS_MANUAL, 2048, 16320, 8, kUnlimited, kUnlimited, true, false},
     {"sockets", "sockets", "127.0.0.0/8", kData | FI_ATOMIC, FI_ORDER_SAS, kUsual, 0, kBasic,
      FI_PROGRESS_AUTO, 2048, 255, 8, kUnlimited, kUnlimited, true, false},
-    // What gshmem does not know.
+    // gshmem does not know these.
     {"opx", "opx", "opx", kData, FI_ORDER_SAS, kUsual, 0, kBasic, FI_PROGRESS_MANUAL, 2048, 0, 8,
      kGiB, kGiB, false, false},
-    // What gshmem cannot use: no RMA, or no delivery-complete of GPU memory, or connected
+    // gshmem cannot use these: they lack RMA, or delivery-complete of GPU memory, or are connected
     // endpoints.
     {"udp", "udp", "127.0.0.0/8", kMessages, 0, kUsual, 0, 0, FI_PROGRESS_MANUAL, 2048, 0, 0, 1472,
      1472, true, false},
@@ -79,7 +79,7 @@ fi_info* new_info() {
   return info;
 }
 
-/// NICs are on buses of their own, beside each other.
+/// Each NIC is on a bus of its own.
 void place_on_pci(fi_info& info, int nic) {
   allocate(info.nic);
   allocate(info.nic->bus_attr);
@@ -130,12 +130,12 @@ fi_info* offer(const Profile& profile, int nic, std::uint64_t caps, const fi_inf
 
 bool name_matches(const char* wanted, const char* name) {
   if (wanted == nullptr) return true;
-  // "tcp" is "tcp;ofi_rxm", too.
+  // "tcp" also selects "tcp;ofi_rxm".
   const std::size_t length = std::strlen(wanted);
   return std::strncmp(name, wanted, length) == 0 && (name[length] == 0 || name[length] == ';');
 }
 
-/// The profile can do what the hints say. They are as strict as ofi_check_info of libfabric.
+/// Can the profile do what the hints say? They are as strict as ofi_check_info of libfabric.
 bool suits(const Profile& profile, std::uint32_t version, const char* node, const fi_info& hints) {
   FabricDouble& rules = record();
   const fi_fabric_attr& fabric = *hints.fabric_attr;

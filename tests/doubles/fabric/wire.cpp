@@ -18,7 +18,7 @@ constexpr std::uint64_t kFirstKey = 0x5eed0000;
 std::array<std::atomic<Region*>, kRegions> regions;
 std::atomic<std::size_t> region_count{0};
 
-/// Words in one piece each: somebody may be polling them, and threads look without a lock.
+/// Copies every word by one store: other threads may be polling it without a lock.
 void copy_words(std::uint8_t* to, const std::uint8_t* from, std::size_t bytes) {
   const auto odd = [](const void* at) { return reinterpret_cast<std::uintptr_t>(at) % 8; };
   while (bytes > 0 && odd(to) != 0) {
@@ -94,7 +94,7 @@ void Port::settle(Which which, std::int64_t now) {
   for (auto at = trailing.begin(); at != trailing.end();) {
     const bool stays =
         (which == Which::kDue && at->due > now) || (which == Which::kHost && at->gpu);
-    // PCIe keeps the order of writes to one place.
+    // PCIe keeps the order of writes to one target.
     if (stays && which == Which::kDue) break;
     if (stays) {
       ++at;
@@ -126,10 +126,10 @@ Endpoint::Endpoint(const Profile& profile, const fi_info& info, const void* doma
       random_(record().seed) {
   port_->domain = domain;
   port_->largest_send = profile.largest_send;
-  // efa permits itself CUDA from version 1.18 of the interface on, others always.
+  // efa calls CUDA by default from version 1.18 of the interface on, others always.
   may_call_cuda = gpu_ && profile.cuda_unless_told &&
                   (std::strcmp(profile.provider, "efa") != 0 || version >= FI_VERSION(1, 18));
-  // cxip_rma.c: what fits an immediate data command is copied by the CPU.
+  // cxip_rma.c: the CPU copies data that fits an immediate data command.
   small_writes_by_cpu_ = std::strcmp(profile.provider, "cxi") == 0 &&
                          variable("FI_CXI_DISABLE_NON_INJECT_RMA_IDC") == nullptr;
 }
@@ -187,7 +187,7 @@ void Endpoint::count_cuda(const Request& request, const Region* local) {
   if (local == nullptr || !local->gpu) return;
   const bool small = request.call == FabricDouble::kWrite && request.bytes <= profile_.inject;
   if (may_call_cuda || (small && small_writes_by_cpu_)) ++record().cuda_calls;
-  // libmlx5 copies what fits a completion from there by the CPU.
+  // libmlx5 copies data that fits a completion from there by the CPU.
   const char* const scatter = variable("MLX5_SCATTER_TO_CQE");
   const bool verbs = std::strncmp(profile_.provider, "verbs", 5) == 0;
   if (verbs && request.call == FabricDouble::kRead && request.bytes <= 64 &&
@@ -223,8 +223,8 @@ ssize_t Endpoint::post(const Request& request) {
   flight.error = 0;
   flight.bytes.clear();
   const auto* const first = static_cast<const std::uint8_t*>(request.local);
-  // A message leaves with the call. What the caller changes in it before it ends is an error of
-  // its own, which end() shows.
+  // A message is sent within the call. A caller that changes it before completion makes an error,
+  // which end() reports.
   const bool at_once = request.call == FabricDouble::kSend || (request.flags & FI_INJECT) != 0;
   if (at_once) flight.bytes.assign(first, first + request.bytes);
   if (request.call == FabricDouble::kSend) rules.note_sent(flight.bytes);
@@ -275,7 +275,7 @@ void Endpoint::depart(Flight* flight, std::int64_t now) {
 }
 
 void Endpoint::send(Flight& flight) {
-  // The target's thread looks for messages itself, as a NIC needs no thread of the sender's.
+  // The target's thread looks for messages itself, because a NIC needs no thread of the sender.
   if (flight.request.call == FabricDouble::kSend) reach(flight, flight.arrival);
   flying_.push(&flight);
 }
@@ -358,7 +358,7 @@ void Endpoint::write(Flight& flight, Region& there, std::int64_t now) {
     target.any_trailing = true;
   } else {
     copy_words(to, from, request.bytes);
-    // As memcpy does, whose stores overlap; the thread may have to wait for its processor between.
+    // memcpy does this: its stores overlap, and the thread may lose its processor between them.
     const std::string_view name = profile_.name;
     if ((name == "efa" || name.starts_with("tcp")) && request.bytes <= 8) {
       std::this_thread::sleep_for(std::chrono::microseconds(50));
@@ -382,7 +382,7 @@ void Endpoint::end(Flight& flight, std::int64_t now) {
         local != nullptr ? local->view(request.local) : static_cast<std::uint8_t*>(request.local);
     const std::int64_t trail = record().trail;
     if (trail != 0 && local != nullptr && local->gpu) {
-      // Own reads push what own reads brought before.
+      // Its own reads flush data that earlier reads of its own have fetched.
       if (flight.target == port_) port_->settle(Port::Which::kAll, now);
       const std::lock_guard lock(port_->mutex);
       port_->trailing.push_back({now + trail, to, flight.bytes, true});
@@ -425,7 +425,7 @@ ssize_t Endpoint::receive(void* buffer, std::size_t bytes, void* descriptor, voi
 
 void Endpoint::take(Arrival& arrival) {
   if (arrival.is_immediate) {
-    // libfabric 1.17: tcp says neither that it was RMA nor how much it was.
+    // libfabric 1.17: tcp reports neither that it was RMA nor its size.
     const bool tcp = std::strncmp(profile_.provider, "tcp", 3) == 0;
     cq->add({nullptr, FI_REMOTE_WRITE | FI_REMOTE_CQ_DATA | (tcp ? 0 : FI_RMA),
              tcp ? 0 : arrival.bytes, nullptr, arrival.data});
@@ -455,7 +455,7 @@ void Endpoint::deliver(std::int64_t now) {
     }
     port.next_due = port.arrivals.empty() ? kNever : port.arrivals.begin()->first;
   }
-  // Entries of a queue push data to host memory before them.
+  // Entries of a queue flush earlier data in host memory.
   if (!come.empty()) port.settle(Port::Which::kHost, now);
   for (Arrival& arrival : come) take(arrival);
 }

@@ -1,5 +1,5 @@
 // How operations get from one endpoint of the double to another: when they arrive, what they move,
-// when they end. Every endpoint belongs to one thread; what others put there is in its Port.
+// when they complete. Every endpoint belongs to one thread; other threads access only its Port.
 #pragma once
 
 #include "tests/doubles/fabric/fabric_double.h"
@@ -17,33 +17,33 @@
 
 namespace gshmem::test {
 
-/// The one record.
+/// Returns the record of the process.
 [[nodiscard]] FabricDouble& record();
-/// Of the clock that is never set.
+/// Returns the monotonic time.
 [[nodiscard]] std::int64_t now_ns();
 
 inline constexpr std::int64_t kNever = INT64_MAX;
 
 struct Port;
 
-/// A memory region. Kept until the process ends: keys of closed ones are wrong keys.
+/// A memory region. It is kept until the process ends, so keys of closed regions are wrong keys.
 struct Region {
   std::uint8_t* base = nullptr;
   std::size_t bytes = 0;
   std::uint64_t access = 0;
   bool gpu = false;
-  bool by_address = false;  ///< peers name memory by its address, else by its distance from `base`
+  bool by_address = false;  ///< peers name memory by address, otherwise by offset from `base`
   const void* domain = nullptr;
   std::atomic<bool> usable{false};
-  /// `at` as this process reaches it.
+  /// Returns the address by which this process reaches `at`.
   [[nodiscard]] std::uint8_t* view(const void* at) const;
   [[nodiscard]] bool holds(const void* at, std::size_t length) const;
 };
-/// Null: there is none of that key.
+/// Returns null if no region has that key.
 [[nodiscard]] Region* region_of(std::uint64_t key);
 [[nodiscard]] std::uint64_t add_region(std::unique_ptr<Region> region);
 
-/// What an operation is called with.
+/// The arguments of an operation.
 struct Request {
   FabricDouble::Call call = FabricDouble::kSend;
   void* local = nullptr;
@@ -53,12 +53,12 @@ struct Request {
   std::uint64_t remote = 0, key = 0;
   void* context = nullptr;
   std::uint64_t flags = 0, data = 0;
-  // Of atomics: their words are of 4 or 8 bytes.
+  // For atomics: their words have 4 or 8 bytes.
   fi_op op = FI_SUM;
   std::uint64_t operand = 0, compare = 0;
 };
 
-/// What came to an endpoint: a message, or the immediate of a write.
+/// An arrival at an endpoint: a message, or the immediate of a write.
 struct Arrival {
   std::int64_t due = 0;
   std::vector<std::uint8_t> message;
@@ -66,7 +66,7 @@ struct Arrival {
   std::uint64_t data = 0;
   std::size_t bytes = 0;
 };
-/// Written, and not visible yet.
+/// Data that is written and not visible yet.
 struct Trailing {
   std::int64_t due = 0;
   std::uint8_t* to = nullptr;
@@ -74,9 +74,9 @@ struct Trailing {
   bool gpu = false;
 };
 
-/// The part of an endpoint that others reach. Outlives it.
+/// The part of an endpoint that other threads reach. It outlives the endpoint.
 struct Port {
-  std::mutex mutex;  ///< of all below but the atomics
+  std::mutex mutex;  ///< for all members below but the atomics
   std::atomic<bool> open{true};
   std::atomic<std::int64_t> next_due{kNever};  ///< of arrivals
   std::atomic<bool> any_trailing{false};
@@ -86,7 +86,7 @@ struct Port {
   std::size_t largest_send = 0;
 
   void arrive(Arrival arrival);
-  /// What was written until now is visible: all, or what is due, or what is in host memory.
+  /// Makes earlier writes visible: all of them, those that are due, or those in host memory.
   enum class Which { kAll, kDue, kHost };
   void settle(Which which, std::int64_t now);
 };
@@ -97,7 +97,7 @@ struct Cq : fid_cq {
   fi_cq_format format = FI_CQ_FORMAT_MSG;
   std::size_t size = 0;
   std::deque<fi_cq_data_entry> entries;
-  std::map<std::size_t, int> errors;  ///< by the place among all entries that ever were
+  std::map<std::size_t, int> errors;  ///< by position among all entries so far
   std::size_t taken = 0;              ///< entries that were read
   std::vector<Endpoint*> endpoints;
 
@@ -109,10 +109,10 @@ class Endpoint : public fid_ep {
   Endpoint(const Profile& profile, const fi_info& info, const void* domain, std::uint32_t version);
   ~Endpoint();
 
-  /// As the call that it came by.
+  /// Returns what the libfabric call returns.
   ssize_t post(const Request& request);
   ssize_t receive(void* buffer, std::size_t bytes, void* descriptor, void* context);
-  /// Moves on what is due.
+  /// Executes what is due.
   void progress();
 
   Cq* cq = nullptr;
@@ -151,7 +151,7 @@ class Endpoint : public fid_ep {
   void count_cuda(const Request& request, const Region* local);
   void depart(Flight* flight, std::int64_t now);
   void send(Flight& flight);
-  /// Carries it out at its target.
+  /// Executes the operation at its target.
   void reach(Flight& flight, std::int64_t now);
   void write(Flight& flight, Region& there, std::int64_t now);
   void end(Flight& flight, std::int64_t now);
