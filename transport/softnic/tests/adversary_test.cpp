@@ -1,6 +1,6 @@
-// Random programs against a sequential model, with everything that a NIC may legally do turned on.
-// The client follows the rules (one line of memory per operation under way, a fence where it needs
-// one), so the result must be the model's, for each seed; a failure prints its seed.
+// Runs random programs against a sequential model, with all that a NIC may legally do turned on.
+// The client obeys the rules (one line of memory per pending operation, a fence if it needs one),
+// so each seed must give the result of the model. A failure prints its seed.
 #include "transport/softnic/tests/softnic.h"
 #include "tests/sanitizers/sanitizers.h"
 #include "transport/softnic/adversary.h"
@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::uint64_t kLine = 64, kLines = 512;
 
-/// Two sides of the model: what the memories hold when everything has completed.
+/// Two sides of the model: the contents of the memories when everything has completed.
 class Program {
  public:
   Program(Pair& pair, std::uint64_t seed)
@@ -26,7 +26,7 @@ class Program {
     }
   }
 
-  /// A batch of operations that may overlap at the target; then everything is compared.
+  /// Runs a batch of operations that may overlap at the target, then compares everything.
   void batch() {
     const std::uint32_t count = 1 + pick(24);
     used_ = 0;
@@ -45,7 +45,7 @@ class Program {
  private:
   std::uint32_t pick(std::uint32_t below) { return static_cast<std::uint32_t>(random_() % below); }
 
-  /// Source memory that no other operation of the batch uses.
+  /// Returns source memory that no other operation of the batch uses.
   std::uint64_t fresh(std::uint64_t bytes) {
     const std::uint64_t at = used_;
     used_ += (bytes + kLine - 1) / kLine * kLine;
@@ -53,7 +53,7 @@ class Program {
   }
 
   std::uint16_t one(std::uint8_t flags) {
-    // Reads may be overtaken by later writes: a fence wherever one was posted before.
+    // Later writes may overtake reads, so a fence follows every read.
     const std::uint8_t fence = pick(2) ? 0x40 : 0x80;
     const auto fenced = static_cast<std::uint8_t>(flags | fence);
     switch (pick(8)) {
@@ -170,7 +170,7 @@ struct TwoKeys {
   void finish() {
     REQUIRE_FALSE(a.ring_and_wait(static_cast<std::uint16_t>(a.next() - 1)).error());
   }
-  /// So many of 100 writes of a word that came after another one by `second`.
+  /// Returns how many of 100 writes of a word arrived after a later one by `second`.
   int overtaken(std::uint32_t first, std::uint32_t second, std::uint8_t flags = 8) {
     int count = 0;
     for (std::uint8_t round = 1; round <= 100; ++round) {
@@ -182,7 +182,7 @@ struct TwoKeys {
     }
     return count;
   }
-  /// As overtaken, by an atomic.
+  /// As overtaken(), with an atomic.
   int passed(std::uint32_t first, std::uint32_t second) {
     int count = 0;
     for (std::uint64_t round = 0; round < 100; ++round) {
@@ -218,7 +218,7 @@ TEST_CASE("relaxed_writes_keep_their_order_without_an_adversary_and_by_strong_or
 TEST_CASE("a_write_that_is_complete_has_landed_though_it_was_sent_twice") {
   TwoKeys keys("reorder_writes=1,drop_reply=1");
   for (std::uint8_t round = 1; round <= 100; ++round) {
-    // The answer to the first one gets lost, and the second one comes again while it is held.
+    // The answer to the first one is lost, and the second one is sent again while it is held.
     for (const std::uint64_t at : {0u, 64u})
       keys.a.write_inline({keys.memory.address(at), keys.relaxed}, Bytes(8, round));
     keys.finish();
@@ -317,7 +317,7 @@ TEST_CASE("the_data_of_a_read_trails_its_completion_only_when_asked_and_a_dump_b
     REQUIRE_FALSE(pair.a.ring_and_wait(pair.a.post(dump)).error());
     REQUIRE(*pair.source.as<std::uint64_t>(0) == round);
   }
-  // Without a DUMP it comes some time later.
+  // Without a DUMP it arrives some time later.
   __atomic_store_n(pair.target.as<std::uint64_t>(0), std::uint64_t{1000}, __ATOMIC_RELEASE);
   REQUIRE_FALSE(pair.a.ring_and_wait(pair.a.read(pair.far(0), pair.near(0, 8))).error());
   CHECK(eventually(
@@ -335,7 +335,7 @@ TEST_CASE("a_read_without_a_fence_may_see_a_later_write") {
     later += *pair.source.as<std::uint64_t>(0) == 2;
   }
   CHECK(later > 0);
-  // By each fence that there is (mlx5dv.h, MLX5_WQE_CTRL_INITIATOR_SMALL_FENCE and those after it).
+  // It tries every fence (mlx5dv.h, MLX5_WQE_CTRL_INITIATOR_SMALL_FENCE and those after it).
   for (int round = 0; round < 40; ++round) {
     const auto fence = static_cast<std::uint8_t>(0x28 + round % 4 * 0x20);
     *pair.target.as<std::uint64_t>(0) = 1;

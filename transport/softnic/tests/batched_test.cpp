@@ -1,5 +1,5 @@
-// The engine over memory that it reaches by few large transfers, as a GPU's: here plain memory that
-// counts them. What is written there may be seen only after a flush.
+// Tests the engine over memory that it reaches by few large transfers, like a GPU's. Here it is
+// plain memory that counts them. Data in it may become visible only after a flush.
 #include "transport/softnic/tests/softnic.h"
 #include "transport/softnic/tests/through_host_memory.h"
 #include "transport/softnic/memory.h"
@@ -14,7 +14,7 @@ namespace {
 constexpr std::uint64_t kBytes = 4 << 20;
 constexpr std::uint32_t kPiece = 4096;
 
-/// Touched by the engine's thread alone, but for what is atomic.
+/// Accessed by the engine's thread only, except for the atomics.
 class Batched final : public soft::MemoryAccess {
  public:
   explicit Batched(unsigned first) : storage_(kBytes) {
@@ -77,7 +77,7 @@ class Batched final : public soft::MemoryAccess {
   std::vector<Staged> staged_;
 };
 
-/// Two connected queue pairs of one engine. What b has is in two memories.
+/// Two connected queue pairs of one engine. Those of b are in two memories.
 struct BatchedPair {
   explicit BatchedPair(const soft::EngineOptions& options = {}, const QueueOptions& queue = {})
       : engine(options),
@@ -133,7 +133,7 @@ TEST_CASE("reads_of_batched_memory_share_a_transfer") {
 }
 
 TEST_CASE("a_message_of_several_pieces_is_read_from_each_as_far_as_it_goes") {
-  // The second one ends with its memory, and packets go on from piece to piece.
+  // The second chunk ends with its memory, and packets continue from chunk to chunk.
   constexpr std::uint32_t kFirst = 100, kSecond = 1'200'000, kLast = 300, kMore = 400 << 10;
   BatchedPair pair;
   const std::uint32_t read_only = pair.engine.create_region({.pd = pair.pd,
@@ -214,7 +214,7 @@ TEST_CASE("a_write_has_its_answer_after_its_bytes_are_visible") {
         kRemoteOperation);
 }
 
-/// Memory that notes what is stored, piece by piece.
+/// Memory that records each store.
 class Noted final : public ThroughHostMemory {
  public:
   Noted() : ThroughHostMemory(false) {}

@@ -1,5 +1,5 @@
-// The client checker: each way to use a queue wrongly that is not an error of the specification, or
-// that hardware would answer with something less clear.
+// Tests the client checker: each misuse of a queue that is not an error of the specification, or to
+// which hardware would react less clearly.
 #include "transport/softnic/tests/softnic.h"
 #include "tests/capture.h"
 
@@ -16,7 +16,7 @@ namespace {
 
 using Catch::Contains;
 
-/// The engine has seen `count` doorbells, and has had time to act on the last.
+/// Waits until the engine has seen `count` doorbells, and has had time to act on the last.
 void wait_for_doorbells(const soft::Engine& engine, std::uint64_t count) {
   CHECK(eventually([&] { return engine.counters().doorbells == count; }));
 }
@@ -97,7 +97,7 @@ TEST_CASE("overwriting_entries_that_are_not_consumed_is_found") {
   pair.a.ring();
   wait_for_doorbells(pair.engine, 1);
   pair.a.nop();
-  pair.a.nop();  // over the first
+  pair.a.nop();  // overwrites the first
   pair.a.ring();
   eventually([&] { return pair.engine.counters().violations > 0; });
   CHECK_THAT(pair.engine.violations(), Contains("unconsumed entries were overwritten"));
@@ -111,7 +111,7 @@ TEST_CASE("changing_a_wqe_before_its_completion_is_found") {
   const std::uint16_t index = pair.a.write(pair.far(0), pair.near(0, 8));
   pair.a.ring();
   CHECK(eventually([&] { return pair.engine.counters().wqes == 1; }));
-  // As an atomic store, so that a race detector sees only the mistake under test.
+  // An atomic store, so that a race detector sees only the mistake under test.
   auto* word = reinterpret_cast<std::uint32_t*>(pair.a.slot(index) + 44);
   __atomic_store_n(word, 0x12345678u, __ATOMIC_RELAXED);
   CHECK_FALSE(pair.a.wait(index).error());
@@ -142,7 +142,7 @@ TEST_CASE("doorbells_of_strangers_are_found") {
     idle.nop();
     idle.ring();
     wait_for_violation(pair.engine, "in state 0");
-    idle.connect(idle.qpn());  // what was announced is not: a NIC has ignored it
+    idle.connect(idle.qpn());  // the announced entry does not run: a NIC has ignored it
     for (int i = 0; i < 3; ++i) CHECK_FALSE(pair.a.ring_and_wait(pair.a.nop()).error());
     CHECK_FALSE(idle.peek());
   }
@@ -156,7 +156,7 @@ TEST_CASE("a_record_behind_the_doorbell_is_found") {
   full.connect(full.qpn());
   for (int i = 0; i < 40; ++i) equal.nop();
   CHECK_FALSE(equal.ring_and_wait(39).error());
-  full.store_record(64);  // a whole queue is not rung yet, for which there are two seconds
+  full.store_record(64);  // a whole queue is not rung yet; the limit for that is two seconds
   pair.a.nop();
   pair.a.store_doorbell(1, pair.a.qpn());  // and no record
   CHECK_FALSE(pair.a.wait(0).error());
@@ -169,7 +169,7 @@ TEST_CASE("a_record_behind_the_doorbell_is_found") {
   full.store_record(0);
   if (clock_ns() - begin > 2'000'000'000) return;
   CHECK_THAT(found, Contains("doorbell record says 0, the last doorbell 1"));
-  CHECK(pair.engine.counters().violations == 1);  // once, however often it is looked at
+  CHECK(pair.engine.counters().violations == 1);  // once, however often it is checked
   pair.a.store_record(1);
   passes();
   pair.a.nop();
@@ -178,11 +178,12 @@ TEST_CASE("a_record_behind_the_doorbell_is_found") {
   CHECK_FALSE(pair.a.wait(1).error());
   passes();
   const std::uint64_t count = pair.engine.counters().violations;
-  if (clock_ns() - rung < 100'000'000) CHECK(count == 1);                     // it may be late anew
-  CHECK(eventually([&] { return pair.engine.counters().violations == 2; }));  // and is found anew
+  if (clock_ns() - rung < 100'000'000) CHECK(count == 1);  // it may be late again
+  CHECK(eventually([&] { return pair.engine.counters().violations == 2; }));  // and is found again
 }
 
-// Shared: those of one register of one UAR. What a NIC sees by any other is its own alone.
+// A record is shared by the queues of one register of one UAR. A NIC sees doorbells by any other
+// register as its own.
 TEST_CASE("a_record_is_no_doorbell_where_the_register_is_not_shared") {
   Pair pair;
   Queue other(pair.engine, pair.pd, {.uar = pair.a.uar(), .page = pair.a.page()});
@@ -206,7 +207,8 @@ TEST_CASE("a_record_is_no_doorbell_where_the_register_is_not_shared") {
     CHECK(late.queue.peek()->counter == done);
     ring(late);
   }
-  // Alone on its UAR: entries after the doorbell's, whose record is there already.
+  // The queue is alone on its UAR: there are entries after the doorbell's, and their record is
+  // stored already.
   pair.b.nop();
   pair.b.nop();
   pair.b.store_record(2);

@@ -1,5 +1,5 @@
-// What two ends of a connection must agree on, and how long a requester tries: packet sequence
-// numbers, path MTU, atomic mode, retries.
+// Tests what the two ends of a connection must agree on, and how long a requester retries: packet
+// sequence numbers, path MTU, atomic mode, retries.
 #include "transport/softnic/tests/softnic.h"
 
 #include "transport/softnic/queue_pair.h"
@@ -23,7 +23,7 @@ using soft::QpRtr;
 using soft::QpRts;
 using soft::QpState;
 
-/// A requester `a` and a responder `b`, each with attributes of its own.
+/// A requester `a` and a responder `b`, each with its own attributes.
 struct Ends {
   explicit Ends(const soft::EngineOptions& options = {}, const QueueOptions& queue = {})
       : engine(options),
@@ -160,7 +160,8 @@ TEST_CASE("the_atomic_mode_says_which_atomics_are_executed") {
   CHECK(unsigned{cqe.syndrome} == (good ? 0u : unsigned{kBadRequest}));
 }
 
-// Port 0 and port 1 of a host, port 0 as another process of it has it, and one of InfiniBand.
+// Port 0 and port 1 of a host, port 0 as another process of the host sees it, and an InfiniBand
+// port.
 TEST_CASE("a_port_takes_packets_for_its_own_addresses_from_where_the_queue_pair_is_connected") {
   constexpr soft::Profile kRoce{.link = soft::Profile::Link::kEthernet};
   const int fd = soft::Engine::make_fabric();
@@ -222,7 +223,7 @@ TEST_CASE("a_port_takes_packets_for_its_own_addresses_from_where_the_queue_pair_
   }
 }
 
-// There is a GRH only where both ends have GIDs.
+// There is a GRH only if both ends have GIDs.
 TEST_CASE("infiniband_goes_by_lid_and_by_gid_where_there_is_one") {
   const int which = GENERATE(0, 1, 2, 3, 4);
   INFO("case " << which);
@@ -236,7 +237,7 @@ TEST_CASE("infiniband_goes_by_lid_and_by_gid_where_there_is_one") {
   CHECK(unsigned{ends.write(8).syndrome} == (which < 2 ? 0u : unsigned{kRetry}));
 }
 
-// Nothing orders these reads after the writes of an unreliable connection, so TSan does not see
+// Nothing orders these reads after the writes of an unreliable connection, so TSan must not see
 // them.
 __attribute__((no_sanitize("thread"))) bool are_same(const std::uint8_t* a, const std::uint8_t* b,
                                                      std::size_t bytes) {

@@ -1,5 +1,5 @@
-// What engines leave in their process and take from it: threads, mappings, descriptors, limits and
-// variables. Processes are forked before any engine that stays.
+// Tests what engines leave in their process and take from it: threads, mappings, descriptors,
+// limits and variables. Processes are forked before any engine that remains.
 #include "tests/lifeline.h"
 #include "transport/softnic/tests/softnic.h"
 #include "tests/threads_of_process.h"
@@ -35,7 +35,7 @@
 namespace gshmem::test {
 namespace {
 
-/// Mappings of files whose name has `name`.
+/// Returns the number of mapped files whose name has `name`.
 std::size_t mappings(const std::string& name) {
   std::ifstream maps("/proc/self/maps");
   std::size_t count = 0;
@@ -44,7 +44,7 @@ std::size_t mappings(const std::string& name) {
   return count;
 }
 
-/// Runs `body` in a child with these variables, where no engine has been; the code it returns.
+/// Runs `body` in a child with these variables, before any engine exists; returns its exit code.
 template <class F>
 int in_child(std::initializer_list<std::pair<const char*, const char*>> variables, F body) {
   const pid_t child = ::fork();
@@ -95,7 +95,7 @@ TEST_CASE("no_descriptor_of_an_engine_goes_to_programs_that_its_process_starts")
   const Queue queue(engine, engine.create_pd());
   int found = 0;
   for (const auto& one : std::filesystem::directory_iterator("/proc/self/fd")) {
-    std::error_code closed;  // the folder's own one
+    std::error_code closed;  // the descriptor of the listing itself
     const std::string file = std::filesystem::read_symlink(one.path(), closed);
     if (file.find("gshnic") == std::string::npos) continue;
     ++found;
@@ -113,7 +113,7 @@ TEST_CASE("a_node_that_goes_is_dead_though_a_child_of_its_process_has_its_file")
   {
     const soft::Fabric other(fd);
     CHECK(mine.alive(1));
-    // Past what libraries do when a process forks.
+    // A raw system call avoids the handlers that libraries run on fork.
     if (::syscall(SYS_clone, SIGCHLD, nullptr, nullptr, nullptr, nullptr) == 0) {
       lifeline.hold();
       ::_exit(0);
@@ -163,7 +163,7 @@ TEST_CASE("the_nics_of_a_process_differ_and_reach_each_other") {
   const int code = in_child({{"GSHNIC_DEVICES", "2"}, {"GSHNIC_PROFILE", "roce,mtu=512"}}, [&] {
     soft::Engine &first = soft::Engine::get(0), &second = soft::Engine::get(1);
     if (first.device().mac == second.device().mac) return 1;
-    if (second.device().profile.mtu != 512) return 2;  // the last one is that of all that follow
+    if (second.device().profile.mtu != 512) return 2;  // the last one holds for all that follow
     if (refusal([] { (void)soft::Engine::get(2); }) != "3: there is no device 2") return 3;
     return reaches(first, second) ? 0 : 4;
   });
@@ -172,7 +172,7 @@ TEST_CASE("the_nics_of_a_process_differ_and_reach_each_other") {
   const std::string name = "gshnic_process_" + std::to_string(::getpid());
   const int named = in_child({{"GSHNIC_DEVICES", "2"}, {"GSHNIC_FABRIC", name.c_str()}}, [&] {
     soft::Engine& second = soft::Engine::get(1);
-    soft::Engine other({.fabric = name});  // as of another process
+    soft::Engine other({.fabric = name});  // as if of another process
     return reaches(second, other) ? 0 : 1;
   });
   CHECK(named == 0);

@@ -1,5 +1,5 @@
-// The soft NIC's engine, driven by bytes written by hand: every opcode, what rings and indices do
-// at their ends, completions.
+// Tests the soft NIC's engine with bytes written by hand: every opcode, rings and indices when they
+// wrap around, completions.
 #include "transport/softnic/tests/softnic.h"
 #include "tests/threads_of_process.h"
 #include "tests/sanitizers/sanitizers.h"
@@ -60,7 +60,7 @@ TEST_CASE("writes_of_all_sizes_around_the_mtu") {
 
 bool halves_differ(std::uint64_t word) { return word >> 32 != (word & 0xffffffff); }
 
-// A copy in steps of any other size is seen soon where a step crosses pages.
+// A copy in other steps would soon show a torn word where a step crosses pages.
 TEST_CASE("the_aligned_words_of_a_small_write_are_whole_at_any_time") {
   Pair pair;
   std::memset(pair.source.data(), 0x11, 64);
@@ -101,13 +101,13 @@ TEST_CASE("a_write_gathers_pieces_and_may_be_inline_or_empty") {
   const Bytes payload = {9, 8, 7, 6, 5, 4, 3, 2, 1, 0, 11, 12, 13};
   CHECK_FALSE(pair.a.ring_and_wait(pair.a.write_inline(pair.far(300), payload)).error());
   CHECK(std::memcmp(pair.target.data() + 300, payload.data(), payload.size()) == 0);
-  // Nobody looks at the key of no bytes (InfiniBand 9.4.3 and 9.4.4).
+  // A request of no bytes needs no valid key (InfiniBand 9.4.3 and 9.4.4).
   for (const Queue::Far& far : {pair.far(0), Queue::Far{0, 0x4711}}) {
     CHECK_FALSE(pair.a.ring_and_wait(pair.a.write(far, pair.near(0, 0))).error());
     CHECK_FALSE(pair.a.ring_and_wait(pair.a.read(far, pair.near(0, 0))).error());
   }
 
-  // Both in one message of several packets.
+  // Both are in one message of several packets.
   Bytes both = pair.a.control(0x08, 4, 8);
   Queue::remote(both, pair.target.address(5000), pair.target.key());
   append32(both, 0x8000'0000u | 7);
@@ -144,7 +144,7 @@ TEST_CASE("atomics_change_the_word_and_return_the_old_one") {
   *word = 100;
   CHECK_FALSE(pair.a.ring_and_wait(pair.a.fetch_add(pair.far(64), pair.near(8, 8), 23)).error());
   CHECK(*word == 123);
-  CHECK(*old == 100);  // 8 bytes come back in host order
+  CHECK(*old == 100);  // the NIC returns 8 bytes in host order
   CHECK_FALSE(
       pair.a.ring_and_wait(pair.a.compare_swap(pair.far(64), pair.near(8, 8), 123, 7)).error());
   CHECK(*word == 7);
@@ -153,13 +153,13 @@ TEST_CASE("atomics_change_the_word_and_return_the_old_one") {
   CHECK(*word == 7);
   CHECK(*old == 7);
 
-  // Exclusive or: all bits are boundaries.
+  // Exclusive or: every bit is a boundary.
   Bytes operands;
   append64(operands, 0xff);
   append64(operands, ~0ull);
   pair.a.ring_and_wait(pair.a.atomic(0x15, 9, pair.far(64), pair.near(8, 8), operands));
   CHECK(*word == 0xf8);
-  // Swap whatever is there.
+  // Swaps any value.
   operands.clear();
   append64(operands, 0x1122334455667788);
   append64(operands, 0);
@@ -255,7 +255,7 @@ TEST_CASE("a_full_completion_queue_is_an_error_of_its_queue_pairs") {
   for (std::uint16_t i = 0; i < 4; ++i) CHECK(pair.a.wait_next().counter == i);
   CHECK_FALSE(pair.a.poll());
   CHECK_THAT(pair.engine.violations(), Catch::Contains("is full"));
-  // Room that comes later mends nothing.
+  // Room that comes later changes nothing.
   pair.a.consume();
   pair.a.reset();
   pair.a.connect(pair.b.qpn());
@@ -294,7 +294,7 @@ TEST_CASE("a_queue_pair_without_a_record_has_a_register_of_its_own") {
     CHECK_FALSE(pair.a.wait(index).error());
   }
   CHECK(*pair.target.as<std::uint64_t>() == 5);
-  CHECK(pair.engine.violations().empty());  // also the record, which stays 0
+  CHECK(pair.engine.violations().empty());  // not for the record either, which stays 0
   pair.a.nop();
   pair.a.store_doorbell(pair.a.next(), pair.a.qpn());
   CHECK(eventually([&] { return pair.engine.counters().violations == 1; }));
@@ -302,7 +302,7 @@ TEST_CASE("a_queue_pair_without_a_record_has_a_register_of_its_own") {
 }
 
 TEST_CASE("queue_pairs_that_share_a_register_lose_no_doorbell") {
-  // Doorbells are looked at late, so that the second one replaces the first.
+  // Doorbells are read late, so that the second one replaces the first.
   soft::Engine engine({.adversary = "coalesce=1"});
   const std::uint32_t pd = engine.create_pd();
   Queue a(engine, pd), b(engine, pd, {.uar = a.uar(), .page = a.page()});
@@ -320,7 +320,7 @@ TEST_CASE("queue_pairs_that_share_a_register_lose_no_doorbell") {
 }
 
 TEST_CASE("a_doorbell_from_before_a_command_comes_before_it") {
-  soft::Engine engine({.adversary = "coalesce=1"});  // looked at late
+  soft::Engine engine({.adversary = "coalesce=1"});  // read late
   const std::uint32_t pd = engine.create_pd();
   Queue a(engine, pd);
   int late = 0;
@@ -363,7 +363,7 @@ TEST_CASE("a_peer_that_is_not_connected_yet_is_waited_for") {
   for (std::uint64_t i = 0; i < 10; ++i) CHECK(*memory.as<std::uint64_t>(8 + 8 * i) == i);
 }
 
-// Its packets and its atomics have the numbers that those before had.
+// Packets and atomics have the same numbers as those of the connection before.
 TEST_CASE("queue_pairs_that_start_anew_know_nothing_of_the_connection_before") {
   Pair pair;
   for (std::uint64_t round = 1; round <= 3; ++round) {

@@ -1,5 +1,5 @@
-// Errors of the soft NIC: every row of the table of syndromes that this NIC can produce, what
-// happens to both queue pairs afterwards, flushes, and the control path's refusals.
+// Tests errors of the soft NIC: every row of the table of syndromes that this NIC can produce, the
+// states of both queue pairs afterwards, flushes, and the errors of the control path.
 #include "transport/softnic/tests/softnic.h"
 
 #include <catch2/catch.hpp>
@@ -15,7 +15,7 @@ using Catch::Contains;
 using soft::EngineError;
 using soft::QpState;
 
-/// The vendor's byte of a ConnectX, from public reports; 0: unknown.
+/// Returns the vendor's byte of a ConnectX, from public reports; 0: unknown.
 unsigned vendor_of(std::uint8_t syndrome) {
   const std::map<std::uint8_t, unsigned> known = {{kProtection, 0x53},      {kBadOperation, 0x68},
                                                   {kBadRequest, 0x8a},      {kAccess, 0x88},
@@ -24,7 +24,7 @@ unsigned vendor_of(std::uint8_t syndrome) {
   return found != known.end() ? found->second : 0;
 }
 
-/// `post` puts the bad WQE after a good one and before two more.
+/// `post` posts the bad WQE after a good one and before two more.
 void expect_error(Pair& pair, std::uint8_t syndrome,
                   const std::function<std::uint16_t(Pair&)>& post, QpState peer = QpState::kRts) {
   pair.a.fetch_add(pair.far(1024), pair.near(1024, 8), 1);
@@ -42,7 +42,7 @@ void expect_error(Pair& pair, std::uint8_t syndrome,
   CHECK(cqe.qpn == pair.a.qpn());
   CHECK(unsigned{cqe.wqe_opcode} == unsigned{pair.a.kept_opcode(bad)});
   CHECK(unsigned{cqe.vendor} == vendor_of(syndrome));
-  for (int i = 0; i < 2; ++i) {  // one flush each, signalled or not
+  for (int i = 0; i < 2; ++i) {  // one flush each, signaled or not
     cqe = pair.a.wait_next();
     CHECK(cqe.error());
     CHECK(cqe.syndrome == kFlush);
@@ -52,7 +52,7 @@ void expect_error(Pair& pair, std::uint8_t syndrome,
   CHECK(*pair.target.as<std::uint64_t>(1024) == 1);  // nothing after it was executed
   CHECK(pair.engine.state(pair.a.qpn()) == QpState::kError);
   CHECK(pair.engine.state(pair.b.qpn()) == peer);
-  // What is posted later is flushed as well.
+  // Entries that are posted later are flushed as well.
   const std::uint16_t late = pair.a.nop(0);
   pair.a.ring();
   cqe = pair.a.wait_next();
@@ -72,7 +72,7 @@ TEST_CASE("local_protection_errors") {
   Memory gone(pair.engine, pair.pd, 4096);
   const std::uint32_t stale = gone.key();
   gone.drop();
-  // Picked by number: the test case runs once for each, with other locals each time.
+  // Selected by index: the test case runs once for each, with other local variables each time.
   const std::vector<Post> posts = {
       Post([](Pair& p) {
         return p.a.write(p.far(0), {p.source.address(), 8, 0x77});
@@ -145,7 +145,7 @@ TEST_CASE("remote_access_errors") {
   const std::uint32_t stale = gone.key();
   gone.drop();
   const auto near = [](Pair& p) { return p.near(0, 8); };
-  // Picked by number: the test case runs once for each, with other locals each time.
+  // Selected by index: the test case runs once for each, with other local variables each time.
   const std::vector<Post> posts = {
       Post([=](Pair& p) {
         return p.a.write({0, 0x4711}, near(p));
@@ -172,7 +172,7 @@ TEST_CASE("remote_access_errors") {
   const Post post = posts[GENERATE(range(std::size_t{0}, std::size_t{10}))];
   expect_error(pair, kAccess, post, QpState::kError);
   CHECK(pair.engine.violations().empty());
-  // Nothing of a message that does not fit lands.
+  // No part of a message that does not fit is written.
   CHECK(std::all_of(pair.target.data() + 8192, pair.target.data() + Pair::kBytes,
                     [](std::uint8_t byte) { return byte == 0; }));
 }
@@ -228,7 +228,7 @@ TEST_CASE("a_responder_has_resources_for_as_many_reads_and_atomics_as_it_says") 
   constexpr std::uint32_t kLog = 1;
   Pair pair({}, {.log_cq = 4, .collapsed = false}, {.log_responder_reads = kLog},
             {.log_initiator_reads = 4});
-  const std::uint32_t count = (1u << kLog) + more;  // which all come before the first is answered
+  const std::uint32_t count = (1u << kLog) + more;  // all arrive before the first is answered
   for (std::uint32_t i = 0; i < count; ++i) {
     const std::uint8_t flags = i + 1 == count ? 8 : 0;
     if (reads) pair.a.read(pair.far(0), pair.near(0, 8), flags);
@@ -271,7 +271,7 @@ TEST_CASE("modify_to_error_flushes_what_is_queued") {
   const std::uint32_t pd = engine.create_pd();
   Queue a(engine, pd, kOrdinary), b(engine, pd);
   Memory memory(engine, pd, 4096);
-  engine.modify_to_init(b.qpn(), {});           // so that a's requests stay
+  engine.modify_to_init(b.qpn(), {});           // so that a's requests stay pending
   a.connect(b.qpn(), {}, {.ack_timeout = 20});  // 134 ms, 8 times
   for (int i = 0; i < 5; ++i) {
     a.write({memory.address(), memory.key()}, {memory.address(), 8, memory.key()}, 0);

@@ -1,4 +1,4 @@
-// Asynchronous events of the soft NIC's engine: what a device tells beside completions.
+// Tests asynchronous events of the soft NIC's engine: what a device reports besides completions.
 #include "transport/softnic/tests/softnic.h"
 
 #include <catch2/catch.hpp>
@@ -68,7 +68,7 @@ TEST_CASE("the_device_tells_of_what_no_completion_carries") {
     CHECK(told(Kind::kDeviceGone, 0));
     CHECK(pair.engine.gone());
     CHECK_FALSE(pair.a.peek());
-    // Neither out of it nor into it.
+    // No traffic leaves it or reaches it.
     pair.b.write(pair.far(0), pair.near(0, 8));
     pair.b.ring();
     CHECK_THROWS_AS(pair.engine.device(), soft::EngineError);
@@ -90,7 +90,7 @@ TEST_CASE("a_port_that_flaps_tells_so_and_loses_nothing") {
     events.push_back(event.kind);
     if (event.kind == Kind::kPortUp) up_ns = clock_ns();
   });
-  // Those that are under way when it goes down go again, and atomics count once.
+  // Operations that are pending when it goes down are sent again, and atomics count once.
   std::uint16_t last = 0;
   for (std::uint32_t i = 0; i < 100; ++i) {
     pair.source.as<std::uint64_t>(1024)[i] = i;

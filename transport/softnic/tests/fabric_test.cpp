@@ -1,5 +1,5 @@
-// The soft NIC between processes: traffic both ways, a peer that dies, joins in late, or is
-// replaced. Processes are forked before any engine runs.
+// Tests the soft NIC between processes: traffic in both directions, a peer that dies, joins late,
+// or is replaced. Processes are forked before any engine runs.
 #include "tests/lifeline.h"
 #include "transport/softnic/tests/softnic.h"
 #include "tests/threads_of_process.h"
@@ -30,7 +30,7 @@
 namespace gshmem::test {
 namespace {
 
-/// What the two processes tell each other, in shared memory.
+/// Data that the two processes exchange, in shared memory.
 struct Board {
   std::atomic<std::uint32_t> stage;
   std::uint32_t qpn[2], key[2];
@@ -86,7 +86,7 @@ class Processes {
   }
   Processes(const Processes&) = delete;
 
-  /// Runs `body` in a child, which ends with 0 when it returns true.
+  /// Runs `body` in a child, which exits with 0 if it returns true.
   template <class F>
   void start(F body) {
     child_ = ::fork();
@@ -115,7 +115,8 @@ class Processes {
   pid_t child_ = -1;
 };
 
-/// Both processes at once: writes of many sizes, reads back, atomics on one counter of the other.
+/// Runs in both processes at once: writes of many sizes, reads, atomics on one counter of the
+/// other.
 bool talk(Side& side) {
   side.connect();
   ++side.board.stage;
@@ -219,7 +220,7 @@ TEST_CASE("a_peer_that_is_killed_is_a_retry_error_soon") {
 }
 
 TEST_CASE("the_syndrome_of_a_dead_peer_is_retry_exceeded") {
-  // Engines of one process are nodes of their own; one that goes is a process that ends.
+  // Engines of one process are separate nodes; one that is destroyed counts as a process that ends.
   const int fd = soft::Engine::make_fabric();
   auto other = std::make_unique<soft::Engine>(soft::EngineOptions{});
   soft::Engine engine(soft::EngineOptions{});
@@ -244,7 +245,7 @@ TEST_CASE("the_syndrome_of_a_dead_peer_is_retry_exceeded") {
   ::close(fd);
 }
 
-// Last: this engine stays.
+// This test comes last: its engine remains.
 TEST_CASE("a_forked_child_has_no_engine_and_does_not_harm_its_parents") {
   soft::Engine& engine = soft::Engine::get();
   const std::uint32_t pd = engine.create_pd();
@@ -266,7 +267,7 @@ TEST_CASE("a_forked_child_has_no_engine_and_does_not_harm_its_parents") {
   ::waitpid(child, &status, 0);
   CHECK(WIFEXITED(status));
   CHECK(WEXITSTATUS(status) == 0);
-  // A node that had been marked as gone would be a dead peer here.
+  // A node that was marked as gone would be a dead peer here.
   const Queue::Near near = {memory.address(), 8, memory.key()};
   for (int i = 0; i < 3; ++i) {
     REQUIRE_FALSE(queue.ring_and_wait(queue.read({memory.address(8), memory.key()}, near)).error());

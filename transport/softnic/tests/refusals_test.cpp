@@ -86,7 +86,7 @@ TEST_CASE("each_transition_is_of_its_state_and_within_the_bounds_of_its_fields")
 
 TEST_CASE("a_device_that_is_removed_makes_and_changes_nothing") {
   Pair pair;
-  Objects some;  // attributes alone: their numbers are of another engine
+  Objects some;  // only their attributes matter: their numbers belong to another engine
   soft::Engine& engine = pair.engine;
   engine.add_rules("op=nop:device=gone");
   pair.a.nop();

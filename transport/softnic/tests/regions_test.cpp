@@ -1,4 +1,4 @@
-// Keys of registered memory, and what they allow.
+// Tests keys of registered memory, and what they permit.
 #include "transport/softnic/tests/softnic.h"
 #include "transport/softnic/fabric.h"
 #include "transport/softnic/memory.h"
@@ -21,7 +21,7 @@ std::uint32_t new_key(soft::RegionTable& table) {
       {.pd = 1, .address = registered, .bytes = 4096, .iova = 0x1000, .access = 15});
 }
 
-/// Memory that has what is written there after a flush.
+/// Memory in which data is visible only after a flush.
 class Staging final : public soft::MemoryAccess {
  public:
   bool write(void* to, const void* from, std::size_t bytes) override {

@@ -1,6 +1,6 @@
 // A client of the soft NIC that writes its bytes by hand: a queue pair with its ring, completion
-// queue and doorbell record in plain memory. Used by the engine's tests. Nothing of
-// include/gshmem/abi is used, so that these tests stand on the specification alone.
+// queue and doorbell record in plain memory. Used by the engine's tests. It uses nothing of
+// include/gshmem/abi, so that these tests depend on the specification only.
 #pragma once
 
 #include "tests/patience.h"
@@ -24,7 +24,7 @@ namespace gshmem::test {
 
 using Bytes = std::vector<std::uint8_t>;
 
-/// "status: reason" of a control call that is refused, else "none".
+/// Returns "status: reason" of a refused control call, otherwise "none".
 template <class F>
 std::string refusal(F call) {
   try {
@@ -50,7 +50,7 @@ inline constexpr std::uint8_t kBadLength = 0x01, kBadOperation = 0x02, kProtecti
                               kAccess = 0x13, kRemoteOperation = 0x14, kRetry = 0x15,
                               kRnrRetry = 0x16;
 
-/// What a completion says.
+/// The content of a completion.
 struct Cqe {
   std::uint8_t opcode = 0, syndrome = 0, vendor = 0, wqe_opcode = 0, owner = 0;
   std::uint16_t counter = 0;
@@ -64,7 +64,7 @@ inline std::int64_t clock_ns(clockid_t clock = CLOCK_MONOTONIC) {
   return std::int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
 }
 
-/// Gives its core away until `ready` or for a time that only a hang takes.
+/// Yields its core until `ready` returns true, or for a time that only a hang takes.
 template <class F>
 bool eventually(F ready, std::int64_t limit_ns = 40'000'000'000 * kPatience) {
   const std::int64_t end = clock_ns() + limit_ns;
@@ -115,10 +115,10 @@ struct QueueOptions {
   std::uint32_t log_cq = 0;
   bool collapsed = true, ignore_overrun = true;
   std::uint32_t user_index = 0;
-  /// Page of another queue pair, which must live longer; default: one of its own.
+  /// The page of another queue pair, which must live longer; by default it has its own.
   std::uint32_t uar = 0;
   void* page = nullptr;
-  soft::ReceiveAttributes receives = {};  ///< of its own
+  soft::ReceiveAttributes receives = {};  ///< its own by default
   std::uint32_t shared_receives = 0;
   bool no_record = false;
   soft::Service service = soft::Service::kReliable;
@@ -179,7 +179,7 @@ class Queue {
     std::memset(cq_.get(), 0xff, 64);
   }
 
-  // Entries. `flags`: 8 asks for a completion.
+  // Entries. `flags`: 8 requests a completion.
   [[nodiscard]] Bytes control(std::uint8_t opcode, std::uint8_t units, std::uint8_t flags,
                               std::uint8_t opmod = 0) const {
     Bytes wqe;
@@ -228,7 +228,7 @@ class Queue {
     wqe.resize(units * 16u);
     return post(wqe);
   }
-  /// Operands of 4 or 8 bytes as the segment has them; the result is as long.
+  /// Operands of 4 or 8 bytes as the segment has them; the result has the same size.
   std::uint16_t atomic(std::uint8_t opcode, std::uint8_t opmod, const Far& far, const Near& near,
                        const Bytes& operands, std::uint8_t flags = 8) {
     Bytes wqe = control(opcode, static_cast<std::uint8_t>(3 + operands.size() / 16), flags, opmod);
@@ -252,7 +252,7 @@ class Queue {
     return atomic(0x11, 0, far, near, operands, flags);
   }
 
-  /// Puts a WQE into the ring; its index.
+  /// Stores a WQE in the ring; returns its index.
   std::uint16_t post(const Bytes& wqe) {
     const std::uint32_t entries = static_cast<std::uint32_t>((wqe.size() + 63) / 64);
     for (std::size_t at = 0; at < wqe.size(); at += 64) {
@@ -265,7 +265,7 @@ class Queue {
     return index;
   }
   [[nodiscard]] std::uint32_t cqn() const { return cqn_; }
-  /// Of one of the last WQEs, wherever its bytes are by now.
+  /// Returns the opcode of one of the last WQEs, although its slot may be in use again.
   [[nodiscard]] std::uint8_t kept_opcode(std::uint16_t index) const {
     return opcodes_[index % kKept];
   }
@@ -289,7 +289,7 @@ class Queue {
     store_doorbell(next_, qpn_);
   }
 
-  /// The visible entry of the collapsed queue, when its counter is `index` and it is valid.
+  /// Returns the entry of the collapsed queue if its counter is `index` and it is valid.
   [[nodiscard]] std::optional<Cqe> peek(std::uint32_t entry = 0) const {
     const auto* words = reinterpret_cast<const std::uint32_t*>(cq_.get()) + entry * 16;
     const std::uint32_t last = __builtin_bswap32(__atomic_load_n(words + 15, __ATOMIC_ACQUIRE));
@@ -323,7 +323,7 @@ class Queue {
     ring();
     return wait(index);
   }
-  /// The next entry of an ordinary queue, with the owner bit that its lap asks for.
+  /// Returns the next entry of an ordinary queue, if it has the owner bit of this lap.
   std::optional<Cqe> poll() {
     const std::uint32_t mask = (1u << options_.log_cq) - 1;
     const auto cqe = peek(polled_ & mask);
@@ -342,8 +342,8 @@ class Queue {
     __atomic_store_n(&records_[2], __builtin_bswap32(polled_ & 0xffffff), __ATOMIC_RELEASE);
   }
 
-  /// Wishes for an event of the completion queue for what comes after `consumer` entries; the
-  /// register may be left to the doorbell of another queue.
+  /// Requests an event of the completion queue for entries after `consumer`; the doorbell of
+  /// another queue may write the register instead.
   void arm(std::uint32_t consumer, std::uint32_t sequence, bool doorbell = true) {
     const std::uint32_t wish = sequence << 28 | consumer;
     __atomic_store_n(&records_[3], __builtin_bswap32(wish), __ATOMIC_RELEASE);
@@ -395,7 +395,8 @@ class Queue {
   std::array<std::uint8_t, kKept> opcodes_{};
 };
 
-/// To the port of a device, by its GID `index` and from the one with the same index.
+/// Returns a route to the port of a device, by its GID `index` and from the GID with the same
+/// index.
 inline soft::Route route_to(const soft::DeviceAttributes& device, std::uint8_t index = 0) {
   return {
       .lid = device.lid, .mac = device.mac, .gid_index = index, .gid = device.gids[index].bytes};

@@ -1,4 +1,4 @@
-// Memory of the host by way of a MemoryAccess that a test has in its hand.
+// Host memory that the engine reaches by a MemoryAccess of the test.
 #pragma once
 
 #include "transport/softnic/memory.h"
@@ -10,7 +10,7 @@ namespace gshmem::test {
 
 class ThroughHostMemory : public soft::MemoryAccess {
  public:
-  /// Batched: many small transfers are as dear as in a GPU's.
+  /// Batched: many small transfers are as expensive as with a GPU's memory.
   explicit ThroughHostMemory(bool batched) : batched_(batched) {}
   bool write(void* to, const void* from, std::size_t bytes) override {
     return soft::host_memory().write(to, from, bytes);

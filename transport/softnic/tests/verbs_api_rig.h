@@ -25,7 +25,7 @@ constexpr int kLocalWrite = IBV_ACCESS_LOCAL_WRITE;
 constexpr int kAll = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
                      IBV_ACCESS_REMOTE_ATOMIC;
 
-/// The n-th device.
+/// Opens device n.
 struct Nic {
   explicit Nic(int n = 0) {
     ibv_device** list = ibv_get_device_list(nullptr);
@@ -51,7 +51,7 @@ constexpr int kRtrMask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DES
 constexpr int kRtsMask = IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
                          IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC;
 
-/// Of a transition to `state`, with all access and a peer on this device.
+/// Returns attributes of a transition to `state`, with all access and a peer on this device.
 inline ibv_qp_attr attributes(const Nic& nic, const ibv_qp* peer, ibv_qp_state state) {
   ibv_port_attr port;
   REQUIRE(ibv_query_port(nic.context, 1, &port) == 0);

@@ -1,4 +1,4 @@
-// Calls of libibverbs.so.1, linked by their names as any program links them.
+// Tests calls of libibverbs.so.1, linked by name as programs do.
 #include "transport/softnic/tests/verbs_api_rig.h"
 
 #include <array>
@@ -52,7 +52,7 @@ TEST_CASE("registration takes what the kernel takes") {
   auto* inside = static_cast<char*>(memory.get()) + 64;
   errno = 0;
   CHECK(ibv_reg_mr_iova(nic.pd, inside, 64, 0, kLocalWrite) == nullptr);
-  CHECK(errno == EINVAL);  // another place in the page
+  CHECK(errno == EINVAL);  // another offset in the page
 
   ibv_mr* plain = ibv_reg_mr(nic.pd, inside, 64, kLocalWrite | IBV_ACCESS_REMOTE_WRITE);
   ibv_mr* zero = ibv_reg_mr_iova2(nic.pd, memory.get(), 1 << 16, 0,

@@ -1,5 +1,5 @@
 // PRM commands as a client writes them, by byte and bit from the programmer's reference manual
-// (layouts as in rdma-core providers/mlx5/mlx5_ifc.h), and never by the firmware's own tables.
+// (layouts as in rdma-core providers/mlx5/mlx5_ifc.h), never by the firmware's own tables.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// Queue pairs for datagrams, by the calls of libibverbs.
+// Tests queue pairs for datagrams, by the calls of libibverbs.
 #include "transport/softnic/tests/verbs_api_rig.h"
 
 #include <endian.h>
@@ -52,14 +52,14 @@ struct Datagrams {
   [[nodiscard]] ibv_sge piece(std::size_t offset, std::uint32_t bytes) const {
     return {reinterpret_cast<std::uintptr_t>(at(offset)), bytes, region->lkey};
   }
-  /// Room of `bytes` at offset 8192.
+  /// Posts a receive of `bytes` at offset 8192.
   void receive(std::uint32_t bytes) const {
     ibv_sge room = piece(8192, bytes);
     ibv_recv_wr request{7, nullptr, &room, 1};
     ibv_recv_wr* bad = nullptr;
     REQUIRE(ibv_post_recv(qp, &request, &bad) == 0);
   }
-  /// Sends from the beginning; how the send ends.
+  /// Sends from offset 0; returns the status of the send.
   ibv_wc_status send(ibv_ah* ah, std::uint32_t bytes, std::uint32_t number, std::uint32_t key) {
     ibv_sge data = piece(0, bytes);
     ibv_send_wr request{};
@@ -76,7 +76,7 @@ struct Datagrams {
     REQUIRE(ibv_post_send(qp, &request, &bad) == 0);
     return wait(9).status;
   }
-  /// The address of the port itself, by its LID.
+  /// Returns the address of the port itself, by its LID.
   [[nodiscard]] ibv_ah_attr way_back() const {
     ibv_port_attr port;
     REQUIRE(ibv_query_port(nic.context, 1, &port) == 0);
@@ -96,7 +96,7 @@ struct Datagrams {
       poll();
     }
   }
-  /// Completions that nobody has waited for.
+  /// Returns the number of completions that were not waited for.
   [[nodiscard]] std::size_t others() {
     poll();
     return seen_.size();
@@ -127,13 +127,13 @@ TEST_CASE("a datagram comes to the queue pair that has its key, after room for a
   std::fill_n(ends.at(0), 100, std::uint8_t{0x5a});
   std::fill_n(ends.at(8192), 200, std::uint8_t{0xee});
 
-  // Nobody has this key or this number: the sender is told nothing.
+  // No queue has this key or this number: the sender gets no error.
   ends.receive(kGrh + 100);
   CHECK(ends.send(ah, 100, ends.qp->qp_num, kKey + 1) == IBV_WC_SUCCESS);
   CHECK(ends.send(ah, 100, ends.qp->qp_num + 1, kKey) == IBV_WC_SUCCESS);
   CHECK(ends.send(ah, 101, ends.qp->qp_num, kKey) == IBV_WC_SUCCESS);  // longer than the buffer
   CHECK(ends.others() == 0);
-  // Bit 31: the key of its own queue pair.
+  // Bit 31 stands for the key of its own queue pair.
   CHECK(ends.send(ah, 100, ends.qp->qp_num, 1u << 31) == IBV_WC_SUCCESS);
   const ibv_wc wc = ends.wait(7);
   CHECK(wc.status == IBV_WC_SUCCESS);

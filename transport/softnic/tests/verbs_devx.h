@@ -1,4 +1,5 @@
-// A queue pair that a client of DevX has made: with memory, a doorbell page and a completion queue.
+// A queue pair that a client of DevX has created, with memory, a doorbell page and a completion
+// queue.
 #pragma once
 
 #include "transport/softnic/tests/verbs_api_rig.h"
@@ -59,7 +60,7 @@ struct DevxQueuePair {
     REQUIRE(object != nullptr);
     return object;
   }
-  /// Of the object made last.
+  /// Returns the number of the newest object.
   [[nodiscard]] std::uint32_t number() const {
     return static_cast<std::uint32_t>(out_[9] << 16 | out_[10] << 8 | out_[11]);
   }

@@ -1,5 +1,5 @@
-// The engine's functions without an engine: numbers and states, so that the firmware's own checks
-// can be told from the engine's, and run as fast as a fuzzer wants. Linked instead of libgshnic.
+// The engine's functions without an engine: numbers and states, so that tests see the firmware's
+// own checks, at the speed of a fuzzer. Linked instead of libgshnic.
 #include "transport/softnic/tests/verbs_fake_engine.h"
 
 #include "host/base/error.h"

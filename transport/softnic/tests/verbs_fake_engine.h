@@ -1,4 +1,4 @@
-// What tests say to the engine that is none, and hear of it.
+// The interface of tests to the fake engine.
 #pragma once
 
 #include "transport/softnic/engine.h"
@@ -8,9 +8,9 @@
 
 namespace verbs_test {
 
-/// The device that it says it is; to be changed and put back by a test.
+/// The attributes of its device; a test may change them and restores them.
 gshmem::soft::DeviceAttributes& fake_device();
-/// Calls with all that they were told, one a line, while a test listens.
+/// Calls with all their arguments, one per line, while a test records them.
 extern std::vector<std::string>* told;
 
 }  // namespace verbs_test

@@ -239,13 +239,13 @@ TEST_CASE("QUERY_QP repeats what was programmed, and only what its command takes
   const std::uint32_t qp = rig.run(armed).number();
   const Bytes fresh = rig.run(command_on(0x50b, qp), 0x110).out;
   CHECK(bits_at(fresh, kQpc, 12, 11) == 0);
-  CHECK(bits_at(fresh, kQpc + 0x08, 31, 29) == 1);  // an MTU, though none was programmed
+  CHECK(bits_at(fresh, kQpc + 0x08, 31, 29) == 1);  // an MTU, though none was set
   rig.move(qp, 1);
   Bytes in = init2rtr(qp, 0xabcdef, 0x22);
-  bits(in, kQpc + 0x90, 19, 13, 0);  // access without its mask: not taken
+  bits(in, kQpc + 0x90, 19, 13, 0);  // access without its mask: ignored
   REQUIRE(rig.run(in).status == Status::kOk);
   const Bytes out = rig.run(command_on(0x50b, qp), 0x110).out;
-  CHECK(bits_at(out, kQpc, 12, 11) == 3);  // pm_state, as RST2INIT has it
+  CHECK(bits_at(out, kQpc, 12, 11) == 3);  // pm_state, as set by RST2INIT
   CHECK(bits_at(out, kQpc + 0x04, 23, 0) == rig.pd);
   CHECK(bits_at(out, kQpc + 0x08, 31, 29) == 5);
   CHECK(bits_at(out, kQpc + 0x08, 14, 11) == Rig::kLogEntries);

@@ -1,4 +1,4 @@
-// A firmware over the fake engine, with everything a queue pair needs.
+// A firmware over the fake engine, with all that a queue pair needs.
 #pragma once
 
 #include "transport/softnic/tests/verbs_commands.h"
@@ -20,7 +20,7 @@ struct Answer {
   Status status;
   Bytes out;
   [[nodiscard]] std::uint32_t number() const { return bits_at(out, 8, 23, 0); }
-  /// Which check refused; 0 when none did.
+  /// Returns the check that refused, or 0.
   [[nodiscard]] std::uint32_t check() const {
     const std::uint32_t syndrome = word_at(out, 4);
     return syndrome == 0 ? 0 : syndrome - gshmem::soft::kSyndromeBase;
@@ -48,7 +48,7 @@ class Rig {
     return answer;
   }
 
-  /// Plans that are accepted.
+  /// Plans that the firmware accepts.
   [[nodiscard]] CqPlan cq_plan() const {
     return {.umem = umem, .uar = uar, .eqn = gshmem::soft::kFirstEventQueue, .record = 0xf008};
   }

@@ -51,7 +51,7 @@ TEST_CASE("commands shorter than a header do not crash") {
   CHECK(rig.firmware.execute(none, none) == Status::kBadInputLength);
   Bytes four(4), out(4);
   CHECK(rig.firmware.execute(four, out) == Status::kBadInputLength);
-  // An output of a header has the status; a shorter one has nothing of it.
+  // An output with a header has the status; a shorter one is unchanged.
   for (const std::size_t bytes : {7u, 8u}) {
     Bytes room(bytes, 0xee);
     CHECK(rig.firmware.execute(command(0xfff), room) == Status::kBadOperation);
@@ -101,7 +101,7 @@ TEST_CASE("atomic capabilities: four operations, 4 and 8 bytes, results in the h
   CHECK(bits_at(answer.out, 0x10 + 0x08, 25, 25) == 1);
   CHECK(bits_at(answer.out, 0x10 + 0x10, 15, 0) == 0xf);
   CHECK(bits_at(answer.out, 0x10 + 0x14, 15, 0) == 0xc);
-  CHECK(bits_at(answer.out, 0x10 + 0x18, 15, 0) == 0xc);  // of DC, which NVSHMEM wants to see
+  CHECK(bits_at(answer.out, 0x10 + 0x18, 15, 0) == 0xc);  // of DC, which NVSHMEM reads
 }
 
 TEST_CASE("capabilities are cut to the client's room") {
@@ -200,7 +200,7 @@ TEST_CASE("every reason for which a CQ is refused") {
     CHECK(rig.run(in).refused(Status::kBadResource, Check::kEventQueue));
   }
   SECTION("reserved bits are no reason") {
-    word(in, 0x10 + 0x20, 0xffffffff);  // last_notified_index and what is above
+    word(in, 0x10 + 0x20, 0xffffffff);  // last_notified_index and the words after it
     CHECK(rig.run(in).status == Status::kOk);
   }
 }
@@ -221,7 +221,7 @@ TEST_CASE("an Ethernet port has the capabilities of RoCE, one of InfiniBand has 
   CHECK(bits_at(out, 0x10, 1, 0) == 2);         // qp_ts_format: both
   CHECK(bits_at(out, 0x10 + 0x10, 7, 0) == 5);  // RoCE v1 and v2
   CHECK(bits_at(out, 0x10 + 0x14, 15, 0) == 4791);
-  CHECK(word_at(out, 0x10 + 0x18) == 0xffffc000);  // UDP ports of sources, to and from
+  CHECK(word_at(out, 0x10 + 0x18) == 0xffffc000);  // range of UDP source ports
   CHECK(bits_at(out, 0x10 + 0x1c, 15, 0) >= 4);    // GIDs
 }
 

@@ -1,4 +1,4 @@
-// Calls of libmlx5.so.1, linked by their names as any program links them.
+// Tests calls of libmlx5.so.1, linked by name as programs do.
 #include "transport/softnic/tests/verbs_api_rig.h"
 #include "transport/softnic/tests/verbs_devx.h"
 
@@ -35,7 +35,7 @@ TEST_CASE("a page of doorbells has registers for several, and one is for all tha
       CHECK((uars.back()->page_id == uars.front()->page_id) == same_page);
       CHECK((uars.back()->base_addr == uars.front()->base_addr) == same_page);
     }
-    // The one that is free for the longest time is given next.
+    // The register that has been free for the longest time is allocated next.
     const auto first = std::pair{uars.front()->page_id, uars.front()->reg_addr};
     for (mlx5dv_devx_uar* uar : uars) mlx5dv_devx_free_uar(uar);
     mlx5dv_devx_uar* again = mlx5dv_devx_alloc_uar(nic.context, kind.flags);
@@ -103,7 +103,8 @@ TEST_CASE("the page size of user memory bounds where a queue may begin in it") {
   REQUIRE(uar != nullptr);
   std::uint32_t eqn = 0;
   REQUIRE(mlx5dv_devx_query_eqn(nic.context, 0, &eqn) == 0);
-  /// Whether a CQ at 4096 is taken in memory registered so; 0 is the call without a choice.
+  /// Does a CQ at offset 4096 work in memory registered with these pages? 0 is the call without a
+  /// choice.
   const auto fits = [&](std::uint64_t pages_allowed, std::size_t bytes, std::size_t odd = 0) {
     mlx5dv_devx_umem_in in{};
     in.addr = static_cast<char*>(memory.get()) + odd;
@@ -126,19 +127,19 @@ TEST_CASE("the page size of user memory bounds where a queue may begin in it") {
   CHECK_FALSE(fits(0, kBytes));
   CHECK_FALSE(fits(~0xfffull, kBytes));
   CHECK(fits(0x1000, kBytes));
-  CHECK(fits(0x7f000, kBytes));          // up to 256 KiB, whose steps are 4 KiB
-  CHECK(fits(0, kBytes - 4096));         // whose only pages are of 4 KiB
+  CHECK(fits(0x7f000, kBytes));          // up to 256 KiB, in steps of 4 KiB
+  CHECK(fits(0, kBytes - 4096));         // it has only pages of 4 KiB
   CHECK_FALSE(fits(0, kBytes / 2));      // one page of 512 KiB
   CHECK_FALSE(fits(0x81000, kBytes));    // two of them, of which the largest is not allowed
-  CHECK(fits(0x81000, kBytes - 65536));  // halved until the length is of whole pages
-  // And until one is allowed: of those of 512 KiB the length would be, too.
+  CHECK(fits(0x81000, kBytes - 65536));  // halved until the length is a multiple
+  // It is halved until the size is allowed, too: the length is a multiple of 512 KiB already.
   CHECK(fits(0x201000, kBytes + kBytes / 2));
   CHECK_FALSE(fits(~0xfffull, kBytes / 2));
   CHECK(fits(~0xfffull, kBytes / 2, 64));  // does not begin with a page
   mlx5dv_devx_umem_in in{};
   in.addr = memory.get();
   in.size = kBytes;
-  // No page as small as the host's, or none that a device has.
+  // No page as small as the host's, or none that a device supports.
   for (const std::uint64_t pages_allowed : {0x10000u, 0x800u, 0x1u, 0xfffu}) {
     in.pgsz_bitmap = pages_allowed;
     errno = 0;
@@ -157,7 +158,7 @@ TEST_CASE("DevX calls refuse what the kernel refuses, and report what the firmwa
   };
   opcode(0x500);
   CHECK(mlx5dv_devx_general_cmd(nic.context, in, sizeof(in), out, sizeof(out)) == EINVAL);
-  opcode(0x777);  // sees the firmware when all else is well
+  opcode(0x777);  // the firmware gets it when all else is right
   CHECK(mlx5dv_devx_general_cmd(nic.context, in, 15, out, sizeof(out)) == EINVAL);
   CHECK(mlx5dv_devx_general_cmd(nic.context, in, 16, out, 15) == EINVAL);
   CHECK(mlx5dv_devx_general_cmd(nic.context, nullptr, 16, out, sizeof(out)) == EINVAL);
