@@ -1,7 +1,7 @@
-// Whether something is a function of a type. Included by what checks declarations.
+// Tells whether a name is a function of a type. Included by tests of declarations.
 #pragma once
 
-/// Takes a function of type F, or a template of functions that has one.
+/// Accepts a function of type F, or a template of functions that has one.
 template <class F>
 constexpr bool is_a(F) {
   return true;

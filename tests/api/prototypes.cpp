@@ -1,6 +1,7 @@
-// The generated headers against the tables: what gshmem.h declares of a function is what its row
-// says. An overload, a missing or another prototype does not compile. Also compiled by nvcc, for
-// which the functions are inline, collectives templates, and gshmem.h leaves their prototypes out.
+// Compares the generated headers with the tables: the declaration of a function in gshmem.h must
+// match its row. An overload, a missing or another prototype does not compile. Also compiled by
+// nvcc, for which the functions are inline, collectives are templates, and gshmem.h leaves their
+// prototypes out.
 #include <gshmem/blocks.h>
 #include <gshmem/functions.h>
 #include <gshmem/gshmem.h>
@@ -22,7 +23,7 @@
   static_assert(std::is_same_v<decltype(gshmemx_##STEM##_on_stream), RET PARAMS>, #STEM);
 #include <gshmem/stream_functions.def>
 
-// Plain functions, for nvcc, too, where it is told so.
+// Plain functions, with nvcc only if they are requested.
 #if !defined(__CUDACC__) || defined(GSHMEM_PLAIN_FUNCTIONS)
 static_assert(std::is_same_v<decltype(&gshmemx_float_broadcast_block),
                              int (*)(gshmem_team_t, float*, const float*, size_t, int)>);

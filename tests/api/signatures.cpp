@@ -1,6 +1,6 @@
 // Types of the API's functions, one or more of each family, written from OpenSHMEM 1.5 (section in
-// the comments) and compared with what the headers declare under both prefixes. Compiling it is the
-// test, by the C++ compiler and by nvcc.
+// the comments) and compared with the declarations under both prefixes. To compile it is the test,
+// with the C++ compiler and with nvcc.
 #include <gshmem/compat/nvshmem.h>
 #include <gshmem/gshmem.h>
 
@@ -117,7 +117,7 @@ SAME(x_signal_op, void (*)(uint64_t*, uint64_t, int, int));
 SAME(_signal_fetch, uint64_t (*)(const uint64_t*));
 SAME(_signal_wait_until, uint64_t (*)(uint64_t*, int, uint64_t));
 
-// On streams: NVSHMEM's, with its type of streams
+// Calls on streams have NVSHMEM's names and its type of streams.
 static_assert(std::is_same_v<gshmemx_stream_t, struct CUstream_st*>);
 SAME(x_putmem_on_stream, void (*)(void*, const void*, size_t, int, CUstream_st*));
 SAME(x_getmem_nbi_on_stream, void (*)(void*, const void*, size_t, int, CUstream_st*));
@@ -142,7 +142,7 @@ SAME(x_sync_all_on_stream, void (*)(CUstream_st*));
 SAME(x_barrier_on_stream, int (*)(gshmem_team_t, CUstream_st*));
 SAME(x_team_sync_on_stream, int (*)(gshmem_team_t, CUstream_st*));
 
-// 9.5 Contexts, and as the first argument of what moves data
+// 9.5 Contexts, also as the first argument of calls that move data
 OURS(_ctx_create, int (*)(long, gshmem_ctx_t*));
 OURS(_ctx_destroy, void (*)(gshmem_ctx_t));
 OURS(_team_create_ctx, int (*)(gshmem_team_t, long, gshmem_ctx_t*));

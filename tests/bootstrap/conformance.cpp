@@ -45,8 +45,8 @@ void rank_and_size_are_sane(Collectives& boot) {
 
 namespace {
 
-/// Bytes that depend on who sent them and where they lie, and repeat after kPeriod, which no
-/// chunk's size divides. Moved and compared by periods: byte for byte takes minutes under TSan.
+/// Bytes that depend on their sender and their offset, and repeat after kPeriod, which no chunk's
+/// size divides. They are moved and compared by periods: byte by byte takes minutes under TSan.
 class Pattern {
  public:
   explicit Pattern(std::size_t rank) : period_(kPeriod) {
@@ -57,7 +57,7 @@ class Pattern {
     for (std::size_t at = 0; at < bytes; at += kPeriod)
       std::memcpy(to + at, period_.data(), std::min(kPeriod, bytes - at));
   }
-  /// Index of the first byte that differs; `bytes` when none does.
+  /// Returns the index of the first byte that differs, or `bytes`.
   [[nodiscard]] std::size_t mismatch(const unsigned char* in, std::size_t bytes) const {
     for (std::size_t at = 0; at < bytes; at += kPeriod) {
       const std::size_t count = std::min(kPeriod, bytes - at);
@@ -74,7 +74,7 @@ class Pattern {
 };
 
 std::int64_t now_ns() {
-  // CLOCK_MONOTONIC is one clock for all processes of a machine.
+  // All processes of a machine share CLOCK_MONOTONIC.
   return std::chrono::steady_clock::now().time_since_epoch().count();
 }
 
@@ -83,7 +83,7 @@ std::int64_t now_ns() {
 void allgather_moves_every_byte(Collectives& boot, std::size_t bytes) {
   const auto rank = static_cast<std::size_t>(boot.rank());
   const auto size = static_cast<std::size_t>(boot.size());
-  constexpr std::size_t kGuard = 64;  // bytes after the result that must stay untouched
+  constexpr std::size_t kGuard = 64;  // bytes after the result that must stay unchanged
   std::vector<unsigned char> mine(bytes);
   Pattern(rank).fill(mine.data(), bytes);
   std::vector<unsigned char> all(size * bytes + kGuard, 0xEE);
@@ -127,7 +127,7 @@ void barrier_waits_for_each_rank_in_turn(Collectives& boot) {
     std::int64_t entered, left;
   };
   for (int late = 0; late < boot.size(); ++late) {
-    // The sleep gives a broken barrier its chance to fail; a right one passes whatever the timing.
+    // The sleep lets a wrong barrier fail; a right one passes with any timing.
     if (boot.rank() == late) std::this_thread::sleep_for(std::chrono::milliseconds(50));
     Times mine{now_ns(), 0};
     boot.barrier();
@@ -143,7 +143,7 @@ void barrier_waits_for_each_rank_in_turn(Collectives& boot) {
 }
 
 void conformance(const Maker& make, std::size_t max_bytes) {
-  // 5 MiB: more than a socket buffer holds. Under sanitizers, whose shadow takes its time, the
+  // 5 MiB are more than a socket buffer holds. Under sanitizers, whose shadow memory is slow, the
   // results of several ranks together are.
   constexpr std::size_t kLarge = (kSanitized ? std::size_t{1} : std::size_t{5}) << 20;
   constexpr std::size_t kSizes[] = {0, 1, 7, 4096, 65536, kLarge / 5, kLarge};
@@ -159,7 +159,7 @@ void conformance(const Maker& make, std::size_t max_bytes) {
     }
     small_allgathers_do_not_mix(*boot, 50);
     barrier_waits_for_each_rank_in_turn(*boot);
-    boot->barrier();  // nobody leaves the job while another still waits
+    boot->barrier();  // no rank leaves the job while another one still waits
   }
 }
 

@@ -1,4 +1,4 @@
-// A bootstrap that counts the bytes that its rank gives and gets.
+// A bootstrap that counts the bytes that its rank sends and receives.
 #pragma once
 
 #include "bootstrap/bootstrap.h"
@@ -7,7 +7,7 @@ namespace gshmem::test {
 
 class Counting final : public bootstrap::Bootstrap {
  public:
-  /// Adds to `moved`, which lives longer.
+  /// Adds to `moved`, which must live longer.
   Counting(std::unique_ptr<Bootstrap> of, std::size_t& moved) : of_(std::move(of)), moved_(moved) {}
   int rank() const noexcept override { return of_->rank(); }
   int size() const noexcept override { return of_->size(); }

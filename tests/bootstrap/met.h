@@ -1,4 +1,4 @@
-// The ranks of a bootstrap after they have met: what all their later collectives go by.
+// The ranks of a bootstrap with the connections that all their later collectives use.
 #pragma once
 
 #include "host/control/plane.h"
@@ -21,7 +21,7 @@ class Met final : public Collectives {
   }
   [[nodiscard]] bootstrap::Bootstrap& boot() { return *boot_; }
   [[nodiscard]] control::Plane& plane() { return *plane_; }
-  /// This rank ends the job, and all others are told.
+  /// This rank ends the job, and all others learn it.
   void end(const std::string& why) {
     plane_->monitor().ending({rank(), control::PeerEvent::kStopped, why});
   }

@@ -31,19 +31,19 @@ std::unique_ptr<bootstrap::Bootstrap> create(MPI_Comm comm, double seconds = 60)
   return bootstrap::create_mpi(&comm, config_with_timeout(seconds));
 }
 
-/// What an MPI that fails does in the bootstrap's calls.
+/// The call of the bootstrap in which MPI fails.
 enum class Failing { kNothing, kBarrier, kTest } failing = Failing::kNothing;
-const void* landing = nullptr;  ///< of its last allgather
+const void* landing = nullptr;  ///< the buffer of its last allgather
 
 }  // namespace
 
-// Before those of the MPI library, which have a second name.
+// These replace the functions of the MPI library, which have second names.
 int MPI_Test(MPI_Request* request, int* done, MPI_Status* status) {
   return failing == Failing::kTest ? MPI_ERR_OTHER : PMPI_Test(request, done, status);
 }
 int MPI_Ibarrier(MPI_Comm comm, MPI_Request* request) {
   if (failing != Failing::kBarrier) return PMPI_Ibarrier(comm, request);
-  PMPI_Comm_call_errhandler(comm, MPI_ERR_OTHER);  // as MPI does with all its errors
+  PMPI_Comm_call_errhandler(comm, MPI_ERR_OTHER);  // MPI does this with all its errors
   return MPI_ERR_OTHER;
 }
 int MPI_Iallgather(const void* from, int count, MPI_Datatype type, void* to, int to_count,
@@ -54,12 +54,12 @@ int MPI_Iallgather(const void* from, int count, MPI_Datatype type, void* to, int
 
 namespace {
 
-/// Has its communicator still when MPI is finalized.
+/// It still has its communicator when MPI is finalized.
 std::unique_ptr<bootstrap::Bootstrap> kept;
 
 int refuse_copy(MPI_Comm, int, void*, void*, void*, int*) { return MPI_ERR_OTHER; }
 
-/// MPI itself says why a communicator cannot be duplicated.
+/// MPI itself reports why a communicator cannot be duplicated.
 void error_of_mpi_is_told() {
   MPI_Comm bad = MPI_COMM_NULL;
   MPI_Comm_dup(MPI_COMM_SELF, &bad);
@@ -107,13 +107,14 @@ void conforms() {
   kept = create(MPI_COMM_WORLD);
 }
 
-/// Of a communicator: how many that have it, duplicates included, are gone.
+/// Counts how many communicators with this attribute, duplicates included, are gone.
 int count_end(MPI_Comm, int, void* ends, void*) {
   ++*static_cast<int*>(ends);
   return MPI_SUCCESS;
 }
 
-/// A part of the world, in another order, while the application uses its own communicator.
+/// The bootstrap uses a part of the world, in another order, while the application uses its own
+/// communicator.
 void conforms_over_part_of_the_world() {
   int rank = 0, size = 0;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
@@ -123,10 +124,10 @@ void conforms_over_part_of_the_world() {
   int key = MPI_KEYVAL_INVALID, ends = 0;
   MPI_Comm_create_keyval(MPI_COMM_DUP_FN, count_end, &key, nullptr);
   MPI_Comm_set_attr(part, key, &ends);
-  auto boot = create(part, 0);  // waits for ever
+  auto boot = create(part, 0);  // without a limit
   expect(boot->size() == (rank == 0 ? 1 : size - 1), "the size is the communicator's");
   expect(boot->rank() == (rank == 0 ? 0 : size - 1 - rank), "the rank is the communicator's");
-  MPI_Comm_free(&part);  // the bootstrap has its own
+  MPI_Comm_free(&part);  // the bootstrap has a duplicate
   rank_and_size_are_sane(*boot);
   allgather_moves_every_byte(*boot, 4096);
   boot->barrier();
@@ -138,7 +139,7 @@ void conforms_over_part_of_the_world() {
 /// The last rank is late by a message: it waits in MPI until the others have given up.
 void missing_rank() {
   int key = MPI_KEYVAL_INVALID;
-  static int ends = 0;  // longer than what has it: a communicator that stays
+  static int ends = 0;  // it outlives a communicator that is kept
   MPI_Comm world = MPI_COMM_NULL;
   MPI_Comm_dup(MPI_COMM_WORLD, &world);
   MPI_Comm_create_keyval(MPI_COMM_DUP_FN, count_end, &key, nullptr);
@@ -157,7 +158,7 @@ void missing_rank() {
   expect(ends == 0, "MPI keeps the communicator that a collective is under way in");
 }
 
-/// All later collectives, and the end of the job, are without MPI: by any thread, and after
+/// All later collectives, and the end of the job, work without MPI: on any thread, and after
 /// MPI_Finalize.
 void meet() {
   std::unique_ptr<Met> ranks;
@@ -172,7 +173,7 @@ void meet() {
                [&] { ranks->barrier(); });
 }
 
-/// PMIx under an application that has its own use for it.
+/// PMIx in an application that uses it, too.
 void pmix_conforms() {
   for (int life = 0; life < 2; ++life) {
     const auto boot = bootstrap::create(config_with_timeout(60 * gshmem::test::kPatience));

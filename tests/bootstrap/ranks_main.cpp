@@ -1,5 +1,5 @@
-// One rank of a job that a launcher started: bootstrap_ranks MODE. Exit 0 = this rank saw what it
-// should, 1 = it did not, 77 = not possible here.
+// One rank of a job that a launcher started: bootstrap_ranks MODE. Exit 0 = this rank found what it
+// expects, 1 = it did not, 77 = not possible here.
 #include "host/base/fd.h"
 #include "tests/bootstrap/conformance.h"
 #include "tests/bootstrap/met.h"
@@ -30,7 +30,7 @@ Config config_with_timeout(double seconds) {
   config.bootstrap = BootstrapKind::kAuto;
   config.bootstrap_timeout = seconds;
   config.uid_family = AddressFamily::kAny;
-  config.uid_interface = "=lo";  // tests stay off the network
+  config.uid_interface = "=lo";  // tests do not use the network
   return config;
 }
 
@@ -44,7 +44,7 @@ std::unique_ptr<Met> meet(double seconds) {
   return std::make_unique<Met>(create_pmix(seconds), config_with_timeout(seconds));
 }
 
-/// What all collectives of a job go by whose ranks PMIx has brought together.
+/// The collectives of a job whose ranks PMIx has connected.
 void pmix_conforms() {
   conformance(
       [] {
@@ -55,9 +55,9 @@ void pmix_conforms() {
       std::size_t{5} << 20);
 }
 
-/// Over the server alone. What it moves stays with the server, so not much of it.
 bool is_last(const Collectives& boot) { return boot.rank() == boot.size() - 1; }
 
+/// Uses the server only, which keeps all data that it moves, so the sizes are small.
 void exchange_conforms() {
   conformance([] { return create_pmix(kSeconds); }, 4096);
   const auto boot = create_pmix(kSeconds);
@@ -72,7 +72,7 @@ void exchange_conforms() {
   boot->barrier();
 }
 
-/// No network interface fits, and none is needed: all ranks are on one host.
+/// No network interface matches, and none is needed: all ranks are on one host.
 void pmix_without_tcp() {
   Config config = config_with_timeout(kSeconds);
   config.uid_interface = "=none";
@@ -98,10 +98,11 @@ class NoDescriptors {
   rlimit before_{};
 };
 
-/// The last rank has no descriptors for its connections: an error on all, and then all meet.
+/// The last rank has no descriptors for its connections: an error on all ranks, and then all of
+/// them connect.
 void pmix_one_without_descriptors() {
   {
-    const auto boot = create_pmix(kSeconds);  // has the descriptors that PMIx needs
+    const auto boot = create_pmix(kSeconds);  // this needs the descriptors of PMIx
     std::optional<NoDescriptors> none;
     if (is_last(*boot)) none.emplace();
     const Config config = config_with_timeout(kSeconds);
@@ -112,8 +113,8 @@ void pmix_one_without_descriptors() {
   small_allgathers_do_not_mix(*meet(kSeconds), 20);
 }
 
-/// Of calls that are to end by it. To start under PMIx takes longer on a busy machine, so all ranks
-/// have done that before, and may then come up to this long after each other.
+/// The limit of calls that must time out. To start under PMIx takes longer on a busy machine, so
+/// all ranks do that first, and may then be this far apart.
 constexpr double kShortSeconds = 3;
 const std::string kTimedOut = "timed out after 3 s";
 
@@ -122,7 +123,7 @@ void pmix_missing_rank() {
   const auto started = create_pmix(kSeconds);
   const auto ranks = meet(kShortSeconds);
   ranks->barrier();
-  while (is_last(*ranks)) pause();  // ended by the launcher once another rank has its verdict
+  while (is_last(*ranks)) pause();  // the launcher ends it after another rank has its result
   const std::string who = "PE " + std::to_string(ranks->size() - 1) + " did not reach";
   for (int i = 0; i < 2; ++i) expect_error(GSHMEMX_ERROR_TIMEOUT, who, [&] { ranks->barrier(); });
   ranks->boot().abort(42, "verdict: missing rank seen");
@@ -139,8 +140,7 @@ void exchange_missing_rank() {
   while (true) pause();
 }
 
-/// The last rank comes when the others have given up once. They come again, and all find each
-/// other.
+/// The last rank comes after the others have given up once. They try again, and all are connected.
 template <class Make>
 void late_rank(const Make& make) {
   const auto started = create_pmix(kSeconds);
@@ -154,7 +154,7 @@ void late_rank(const Make& make) {
 void pmix_late_rank() { late_rank(meet); }
 void exchange_late_rank() { late_rank(create_pmix); }
 
-/// The last rank dies in a collective; the others end, by an error or by the launcher's signal.
+/// The last rank dies in a collective; the others end by an error, or by the launcher's signal.
 void killed_rank(Collectives& ranks, const std::string& part) {
   ranks.barrier();
   if (is_last(ranks)) (void)raise(SIGKILL);
@@ -167,7 +167,7 @@ void pmix_killed_rank() {
 }
 void exchange_killed_rank() { killed_rank(*create_pmix(20), ""); }
 
-/// The last rank ends the job with 42, which is to become the launcher's exit code.
+/// The last rank ends the job with 42, which must become the launcher's exit code.
 void pmix_abort() {
   const auto ranks = meet(20);
   ranks->barrier();
@@ -177,11 +177,11 @@ void pmix_abort() {
   } else {
     expect_error(GSHMEMX_ERROR_PEER_FAILED, "the reason given", [&] { ranks->barrier(); });
   }
-  while (true) pause();  // only the launcher ends us
+  while (true) pause();  // until the launcher ends this process
 }
 
-/// A child of the last rank, forked without exec, is told that it is no rank; it ends with the
-/// destructors and exit handlers that it has of its parent, and the job goes on.
+/// A child of the last rank, forked without exec, learns that it is no rank. It ends with the
+/// destructors and exit handlers of its parent, and the job goes on.
 void pmix_child() {
   const auto boot = create_pmix(20 * kPatience);
   boot->barrier();
@@ -201,12 +201,12 @@ void pmix_child() {
   allgather_moves_every_byte(*boot, bootstrap::kMaxBytes);
 }
 
-/// Without a launcher.
+/// There is no launcher.
 void pmix_unreachable() {
   Config config = config_with_timeout(5);
   config.bootstrap = BootstrapKind::kPmix;
   const Error error = expect_error([&] { (void)bootstrap::create(config); });
-  if (error.code() == GSHMEMX_ERROR_NOT_SUPPORTED) throw error;  // no PMIx at all: skipped
+  if (error.code() == GSHMEMX_ERROR_NOT_SUPPORTED) throw error;  // PMIx is missing: skipped
   expect_error(GSHMEMX_ERROR_BOOTSTRAP, "not started by a PMIx launcher",
                [&] { (void)bootstrap::create(config); });
 }

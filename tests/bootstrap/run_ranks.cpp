@@ -12,7 +12,7 @@
 namespace gshmem::test {
 namespace {
 
-/// What `body(rank)` throws, as text; empty when it returns.
+/// Returns the text of what `body(rank)` throws, or an empty text.
 std::string run_one(const std::function<void(int)>& body, int rank) {
   try {
     body(rank);
@@ -45,7 +45,7 @@ std::string run_threads(int size, const std::function<void(int)>& body) {
 std::string run_processes(int size, const std::function<void(int)>& body,
                           const std::vector<int>& may_die) {
   std::vector<pid_t> children;
-  std::fflush(nullptr);  // else each child would print what the parent has buffered
+  std::fflush(nullptr);  // otherwise each child would print what the parent has buffered
   for (int r = 0; r < size; ++r) {
     const pid_t child = fork();
     if (child == 0) run_child(body, r);

@@ -1,5 +1,5 @@
-// Runs a body once per rank, as threads or as forked processes of the test, and collects what went
-// wrong: one line per rank that failed, empty when none did. Included by the Catch2 tests.
+// Runs a body once per rank, as threads or as forked processes of the test, and returns the errors:
+// one line per rank that failed, empty if none did. Included by the Catch2 tests.
 #pragma once
 
 #include <functional>

@@ -1,5 +1,5 @@
-// GSHMEM_BOOTSTRAP and what "auto" makes of the environment. Each case changes the environment of
-// its process and leaves it as it was.
+// Tests GSHMEM_BOOTSTRAP and how "auto" reads the environment. Each case changes the environment of
+// its process and restores it.
 #include "host/base/net/socket.h"
 #include "tests/bootstrap/uid_fixture.h"
 #include "tests/capture.h"
@@ -37,7 +37,7 @@ Config automatic(double timeout_seconds = 5) {
   return config;
 }
 
-/// False, with the reason printed, where libpmix is not there or not built in.
+/// Returns false, and prints the reason, if libpmix is missing or not built in.
 bool have_pmix() {
   const Error error = expect_error([] { (void)bootstrap::create_pmix(uid_config(5)); });
   if (error.code() != GSHMEMX_ERROR_NOT_SUPPORTED) return true;
@@ -93,7 +93,7 @@ TEST_CASE("the_variables_of_torchrun_are_enough_to_join", "[create]") {
   const int port = std::stoi(free.substr(free.find(':') + 1)) - bootstrap::kTorchrunPortOffset;
   const Variable size("WORLD_SIZE", "2"), host("MASTER_ADDR", "127.0.0.1"),
       at("MASTER_PORT", std::to_string(port)), torchrun("TORCHELASTIC_RUN_ID", "none");
-  // Of the mpirun that started an agent of torchrun on each host.
+  // These belong to the mpirun that started an agent of torchrun on each host.
   const Variable pmix_rank("PMIX_RANK", "0"), nspace("PMIX_NAMESPACE", "of-the-agents");
   const auto joins_as = [](int number) {
     const Variable rank("RANK", std::to_string(number));
@@ -166,7 +166,7 @@ TEST_CASE("create_pmix_with_a_silent_server_ends_in_time", "[create]") {
   if (!have_pmix()) return;
   net::Endpoint loopback;
   loopback.ip = {127, 0, 0, 1};
-  const auto server = net::listen_on(loopback);  // takes connections and says nothing
+  const auto server = net::listen_on(loopback);  // accepts connections and sends nothing
   const std::string uri = "server.0;tcp4://" + net::endpoint_text(server.endpoint);
   std::deque<Variable> environment;
   environment.emplace_back("PMIX_RANK", "0");
@@ -175,10 +175,10 @@ TEST_CASE("create_pmix_with_a_silent_server_ends_in_time", "[create]") {
   environment.emplace_back("PMIX_GDS_MODULE", "hash");
   for (const char* version : {"2", "21", "3", "4", "41"})
     environment.emplace_back(std::string("PMIX_SERVER_URI") + version, uri);
-  // Not passed over by auto: the other ranks of this job may have got through.
+  // auto must not skip it: the other ranks of this job may have succeeded.
   expect_error(GSHMEMX_ERROR_TIMEOUT, "did not answer within 0.5 s",
                [] { (void)bootstrap::create(automatic(0.5)); });
-  // Except by an address: that says who the others are.
+  // An address is different: it says which ranks there are.
   Config config = address_config(free_address(), 0, 1, 0.5);
   config.bootstrap = BootstrapKind::kAuto;
   StderrCapture capture;

@@ -51,7 +51,7 @@ TEST_CASE("interfaces_prefer_real_networks_that_are_up", "[interfaces]") {
   CHECK(chosen({v4("lo", 1, true, true), v4("docker0", 3)}, "") == 3);
   CHECK(chosen({v4("lo", 1, true, true), v4("eth0", 4, false)}, "") == 1);
   CHECK(chosen({v6("eth1", 0x20, 6), v4("docker0", 3)}, "", AddressFamily::kIpv4) == 3);
-  // All that fit, in their order.
+  // All matching interfaces, in their order.
   std::vector<Interface> all = kAll;
   all.push_back(v6("docker0", 0x20, 10));
   std::vector<int> order;
@@ -109,7 +109,7 @@ TEST_CASE("interfaces_are_those_with_an_address_and_know_who_is_loopback", "[int
   freeifaddrs(head);
   for (const Interface& each : list_interfaces()) {
     of_lo -= each.name == "lo" ? 1 : 0;
-    // Others may come and go.
+    // Others may appear and disappear.
     if (loopback.count(each.name) != 0) CHECK(each.loopback == loopback[each.name]);
   }
   CHECK(of_lo == 0);

@@ -32,7 +32,7 @@ Frame contribution(std::uint64_t number, ByteView data) {
   return net::make_frame({.kind = FrameKind::kContribution, .number = number}, data);
 }
 
-/// Everyone in `ranks`, and nobody else, is told of a failure that contains `part`.
+/// Checks that `ranks`, and no others, receive a failure that contains `part`.
 void tells(Job& job, const std::set<int>& ranks, const std::string& part) {
   std::set<int> told;
   for (const auto& [rank, frame] : job.take_outgoing()) {
@@ -116,7 +116,7 @@ TEST_CASE("job_ignores_an_expiry_that_crossed_the_result", "[job]") {
 TEST_CASE("job_says_who_is_missing_also_to_one_that_waits_alone_or_adds_a_note", "[job]") {
   Job job = joined(2);
   job.note("no descriptors");
-  job.expired(1, 2);  // of a rank that has said before what it brings; or has not, and lies
+  job.expired(1, 2);  // a rank that has contributed already, or one that falsely claims it
   tells(job, {0, 1},
         "barrier timed out after 2 s (GSHMEM_BOOTSTRAP_TIMEOUT): ranks 0, 1 did not "
         "take part; no descriptors");
@@ -165,7 +165,7 @@ TEST_CASE("job_tells_death_from_leaving", "[job]") {
   other.lost(1, "connection closed");
   tells(other, {0, 2}, "rank 1 died: connection closed");
   other.lost(2, "later");
-  CHECK(other.take_outgoing().empty());  // the first failure is the one
+  CHECK(other.take_outgoing().empty());  // the first failure counts
 }
 
 TEST_CASE("job_all_may_leave_after_the_last_collective", "[job]") {

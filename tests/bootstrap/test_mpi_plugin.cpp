@@ -1,4 +1,4 @@
-// The plugin for MPI that is found, beside this program, is not the one of this build.
+// The plugin for MPI that is found beside this program belongs to another build.
 #include "bootstrap/bootstrap.h"
 #include "bootstrap/mpi/plugin.h"
 #include "tests/bootstrap/conformance.h"

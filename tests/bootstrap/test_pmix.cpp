@@ -1,5 +1,5 @@
-// The PMIx bootstrap over a double of libpmix by its name: what it asks the server for, and what
-// it makes of the answers that no server gives on demand.
+// Tests the PMIx bootstrap over a double of libpmix: its requests to the server, and its reaction
+// to answers that no real server gives on demand.
 #include "tests/bootstrap/conformance.h"
 #include "tests/doubles/pmix_double.h"
 #include "tests/bootstrap/run_ranks.h"
@@ -59,7 +59,7 @@ std::unique_ptr<bootstrap::Bootstrap> join(double seconds = 60 * kPatience) {
 
 }  // namespace
 
-// The first one: the process that it forks has had no bootstrap before.
+// This case comes first: the process that it forks has had no bootstrap before.
 TEST_CASE("pmix_is_left_once_by_the_process_that_joined_and_not_by_its_child", "[pmix]") {
   PmixDouble& pmix = fresh();
   void* const shared =
@@ -89,7 +89,7 @@ TEST_CASE("pmix_exchanges_what_a_collecting_fence_has_brought", "[pmix]") {
   const auto boot = join(2.5);
   CHECK(boot->size() == 2);
   CHECK(boot->rank() == 0);
-  CHECK(pmix.fences == 1);  // ranks meet first
+  CHECK(pmix.fences == 1);  // ranks synchronize first
   CHECK(pmix.collects);
   CHECK(pmix.seconds == 3);
   pmix.theirs = {'c', 'd'};
@@ -134,7 +134,7 @@ TEST_CASE("pmix_answers_that_are_none_are_errors_that_stay", "[pmix]") {
                     Row{PMIX_ERR_LOST_CONNECTION, GSHMEMX_ERROR_PEER_FAILED, other},
                     Row{PMIX_ERR_TIMEOUT, GSHMEMX_ERROR_TIMEOUT, ""},
                     Row{PMIX_ERR_NOT_FOUND, GSHMEMX_ERROR_BOOTSTRAP, ": what PMIx says"});
-  for (const int of : {0, 1, 2}) {  // the fence's, by its callback or at once; that of the data
+  for (const int of : {0, 1, 2}) {  // of the fence: by callback, or at once; of the data
     PmixDouble& pmix = fresh();
     const auto boot = join();
     (of == 2 ? pmix.get : pmix.fence) = row.status;
@@ -157,7 +157,7 @@ TEST_CASE("pmix_answers_that_are_none_are_errors_that_stay", "[pmix]") {
     CHECK(pmix.fences == fences);
   }
   fresh();
-  // What was put before a fence that failed is put no second time, and must be the same.
+  // Data that was put before a failed fence is not put again, and must be unchanged.
   join()->barrier();
 }
 
@@ -178,7 +178,7 @@ TEST_CASE("pmix_that_does_not_tell_the_size_of_the_job_is_an_error", "[pmix]") {
   fresh();
 }
 
-/// As PMIx 5.0.1 has it: the fence is over, and the value is awaited in vain.
+/// PMIx 5.0.1 does this: the fence is complete, but the value does not arrive.
 TEST_CASE("pmix_ranks_whose_data_does_not_come_in_time_are_waited_for_again", "[pmix]") {
   PmixDouble& pmix = fresh();
   const auto boot = join(), again = join();
@@ -200,10 +200,10 @@ TEST_CASE("pmix_may_read_what_was_asked_when_the_answer_comes_late", "[pmix]") {
   expect_error(GSHMEMX_ERROR_TIMEOUT, "another rank did not", [&] { with_fence->barrier(); });
   CHECK(pmix_answers_late());
   fresh();
-  join()->barrier();  // what was put is taken
+  join()->barrier();  // the data that was put is used
 }
 
-/// Each in a process of its own, which joins once.
+/// Each case runs in a process of its own, which joins once.
 TEST_CASE("pmix_of_versions_that_share_wrong_values_is_asked_for_its_other_store", "[pmix]") {
   struct Row {
     const char *version, *chosen, *store;
@@ -313,5 +313,5 @@ TEST_CASE("who_asks_for_it_hears_that_the_launcher_is_gone", "[pmix]") {
     REQUIRE(lose());
     CHECK(heard.get_future().get() == "the launcher has ended: its PMIx server is gone");
   }
-  CHECK(lose());  // of nobody: a second call would end this process
+  CHECK(lose());  // the process has no job: a second call would end it
 }

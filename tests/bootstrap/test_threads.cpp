@@ -11,7 +11,7 @@ using namespace gshmem::test;
 
 namespace {
 
-/// The ranks of one job; thread r takes element r.
+/// The ranks of one job; thread r uses element r.
 using Ranks = std::vector<std::unique_ptr<bootstrap::Bootstrap>>;
 
 std::string run_job(Ranks& ranks, const std::function<void(bootstrap::Bootstrap&)>& body) {
@@ -81,7 +81,7 @@ TEST_CASE("threads_sizes_that_differ_are_an_error_on_all", "[threads]") {
           const std::string text = boot.rank() == 1
                                        ? "bootstrap allgather of 8 bytes, but rank 0 passes 4"
                                        : "bootstrap allgather of 4 bytes, but rank 1 passes 8";
-          // The second time they agree, and it is too late.
+          // The second time the sizes agree, but it is too late.
           for (const std::size_t given : {bytes, std::size_t{4}}) {
             const Error error =
                 expect_error([&] { boot.allgather("12345678", buffer.data(), given); });

@@ -1,6 +1,6 @@
-// The uid bootstrap when all goes well, and when ranks are missing, leave, die or abort. A test
-// case forks before it starts threads (run it alone, as ctest does): what a child of a process with
-// threads may do is little, and nothing under TSan.
+// Tests the uid bootstrap when all goes well, and when ranks are missing, leave, die or abort. A
+// test case forks before it starts threads (run it alone, as ctest does): a child of a process with
+// threads may do little, and nothing under TSan.
 #include "host/base/net/interfaces.h"
 #include "bootstrap/uid/root.h"
 #include "tests/bootstrap/run_ranks.h"
@@ -41,7 +41,7 @@ bool have_ipv6() {
   return false;
 }
 
-/// Runs `body` on every rank of a job that has just been made.
+/// Runs `body` on every rank of a new job.
 std::string run_job(Runner run, int size, const Config& config,
                     const std::function<void(std::unique_ptr<Bootstrap>)>& body) {
   IdChannel channel;
@@ -56,7 +56,7 @@ void conforms(Runner run, int size, AddressFamily family) {
         }) == "");
 }
 
-/// Says "skipped: ..." where descriptors cannot be taken away.
+/// Prints "skipped: ..." and returns true if descriptors cannot be limited.
 bool lacks_descriptors() {
   if (kSanitized) std::puts("skipped: sanitizers need descriptors themselves");
   return kSanitized;
@@ -122,7 +122,7 @@ TEST_CASE("uid_missing_rank_is_named_to_those_who_joined", "[uid]") {
           expect_error(GSHMEMX_ERROR_TIMEOUT, "init timed out after 0.3 s",
                        [&] { (void)bootstrap::create_uid(id, rank, 4, config); });
           if (rank != 0) return;
-          // The service stays for a while, so that who comes late is told, too.
+          // The service stays for a while, so that a late rank learns it, too.
           expect_error(GSHMEMX_ERROR_TIMEOUT, "ranks 1, 3 did not take part",
                        [&] { (void)bootstrap::create_uid(id, 3, 4, config); });
         }) == "");
@@ -162,7 +162,7 @@ TEST_CASE("uid_missing_rank_is_named_in_a_collective", "[uid]") {
   std::vector<std::unique_ptr<Bootstrap>> ranks(3);
   CHECK(run_threads(3, [&](int rank) {
           auto& mine = ranks[static_cast<std::size_t>(rank)];  // stays connected until the end
-          mine = channel.join(rank, 3, uid_config(3));         // all of them join within that, too
+          mine = channel.join(rank, 3, uid_config(3));  // all of them join within that time, too
           if (rank == 1) return;
           expect_error(GSHMEMX_ERROR_TIMEOUT, "barrier timed out after 3 s",
                        [&] { mine->barrier(); });
@@ -183,8 +183,7 @@ TEST_CASE("uid_killed_rank_is_named_to_those_in_allgather", "[uid]") {
   IdChannel channel, ready;
   const auto body = [&](int rank) {
     const auto boot = channel.join(rank, 3, uid_config());
-    // Only when all have started: a root service that dies with the welcome on its way is another
-    // story.
+    // All must have started: a root service that dies while it sends the welcome is another case.
     if (rank != victim) ready.signal();
     if (rank == victim) ready.await(2);
     if (rank == victim) (void)raise(SIGKILL);
@@ -208,7 +207,7 @@ TEST_CASE("uid_root_service_that_ends_with_its_process_says_so", "[uid]") {
     if (rank == 0) {
       ready.await(2);
       no_leak_check = true;
-      std::exit(0);  // without leaving
+      std::exit(0);  // without leaving the job
     }
     expect_error(GSHMEMX_ERROR_PEER_FAILED, "rank 0 ended, and with it the root service",
                  [&] { boot->barrier(); });
@@ -227,13 +226,13 @@ TEST_CASE("uid_root_service_that_cannot_go_on_says_so", "[uid]") {
     } else {
       rlimit limit{};
       check_errno(getrlimit(RLIMIT_NOFILE, &limit), "getrlimit");
-      limit.rlim_cur = 1;  // poll(2): EINVAL when there are more descriptors than that
+      limit.rlim_cur = 1;  // poll(2): EINVAL if there are more descriptors than that
       check_errno(setrlimit(RLIMIT_NOFILE, &limit), "setrlimit");
       for (int other = 1; other < 3; ++other) ready.signal();
     }
     expect_error(GSHMEMX_ERROR_SYSTEM, "bootstrap root service: poll of 4 descriptors: Invalid",
                  [&] {
-                   // What the service is waiting in, it may still end well.
+                   // A wait that the service is in may still succeed.
                    for (int i = 0; i < 10; ++i) boot->barrier();
                  });
   };
@@ -279,7 +278,7 @@ TEST_CASE("uid_rank_killed_before_all_have_joined_is_named", "[uid]") {
     const Config config = uid_config();
     const gshmemx_uniqueid id = channel.share(rank, 3, config);
     if (rank == 1) {
-      RawClient client(id);  // a rank as far as the service can tell, up to its end
+      RawClient client(id);  // the service takes it for a rank until its end
       client.join(1, 3);
       (void)raise(SIGKILL);
     }
@@ -359,7 +358,7 @@ TEST_CASE("uid_missing_rank_0_at_a_fixed_address_ends_in_time_without_work", "[u
   const double before = worked();
   expect_error(GSHMEMX_ERROR_TIMEOUT, "rank 0",
                [] { (void)bootstrap::create(address_config(free_address(), 1, 2, 0.3)); });
-  CHECK(worked() - before < 0.05);  // it is asleep between its attempts
+  CHECK(worked() - before < 0.05);  // it sleeps between its attempts
 }
 
 TEST_CASE("uid_rank_0_whose_address_is_taken_or_of_another_host_says_so", "[uid]") {
@@ -391,8 +390,8 @@ TEST_CASE("uid_rank_tries_every_address_of_an_id_and_names_all_of_them", "[uid]"
   gshmemx_uniqueid id, other;
   bootstrap::make_uniqueid(&id, uid_config());
   bootstrap::UniqueId unique = bootstrap::decode_uniqueid(id).value();
-  // An address that the maker and others have for themselves (docker0), where another job's root or
-  // nobody listens; a network without a partner.
+  // These are an address that both the creator and others have on their own host (docker0), where
+  // another job's root listens or no process does, and a network without a partner.
   net::Endpoint nobody = net::listen_on(at(3)).endpoint;
   net::Listener foreign = net::listen_on(at(2));
   unique.roots.insert(unique.roots.begin(), {{foreign.endpoint, 8}, {nobody, 8}});
@@ -433,11 +432,11 @@ TEST_CASE("uid_job_leaves_no_thread_or_descriptor_behind", "[uid]") {
   const auto count = [](const char* folder) {
     return std::distance(std::filesystem::directory_iterator(folder), {});
   };
-  // The first job may open what stays (sanitizers, the registry).
+  // The first job may open descriptors that stay open (sanitizers, the registry).
   CHECK(run_job(run_threads, 3, uid_config(), [](auto boot) { boot->barrier(); }) == "");
   gshmemx_uniqueid id;
   const auto one_job = [&] {
-    bootstrap::make_uniqueid(&id, uid_config());  // takes ended services off the list
+    bootstrap::make_uniqueid(&id, uid_config());  // removes ended services from the list
     bootstrap::create_uid(id, 0, 1, uid_config())->barrier();
   };
   one_job();

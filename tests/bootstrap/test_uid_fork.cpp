@@ -1,5 +1,5 @@
-// A rank forks a child without exec: the child has none of its connections, and does nothing to
-// the job.
+// A rank forks a child without exec: the child has none of its connections, and does not affect the
+// job.
 #include "bootstrap/uid/root.h"
 #include "host/base/net/interfaces.h"
 #include "tests/bootstrap/run_ranks.h"
@@ -64,7 +64,7 @@ TEST_CASE("uid_child_that_leaves_does_nothing_to_the_job", "[uid]") {
             if (child == 0) {
               no_leak_check = true;
               boot.reset();
-              std::exit(0);  // with the destructors of rank 0's root service
+              std::exit(0);  // runs the destructors of rank 0's root service
             }
             int status = -1;
             expect(waitpid(child, &status, 0) == child && status == 0, "the child ends well");
@@ -85,7 +85,7 @@ TEST_CASE("uid_child_may_look_for_root_services_whatever_its_parents_threads_wer
   for (int i = 0; i < 50 && status == 0; ++i) {
     const pid_t child = fork();
     if (child == 0) {
-      ::alarm(20);  // ends a wait that nothing ends
+      ::alarm(20);  // ends a wait that does not end
       look();
       ::_exit(0);
     }

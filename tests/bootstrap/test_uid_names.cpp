@@ -1,5 +1,5 @@
-// GSHMEM_UID_ADDRESS by names and by addresses of one link: who finds rank 0, whatever each host
-// knows it as. Names come from an /etc/hosts of the test's own, where it may mount one.
+// Tests GSHMEM_UID_ADDRESS with names and with link-local addresses: rank 0 is found, by whatever
+// name each host knows it. Names come from an /etc/hosts of the test, if it may mount one.
 #include "host/base/net/interfaces.h"
 #include "tests/bootstrap/run_ranks.h"
 #include "tests/bootstrap/uid_fixture.h"
@@ -34,7 +34,7 @@ std::string free_port() {
   return std::to_string(net::listen_on(loopback("127.0.0.1", 0)).endpoint.port);
 }
 
-/// The calling process sees `lines` as /etc/hosts; false where it may not.
+/// Gives the calling process `lines` as /etc/hosts; returns false if it may not.
 bool own_hosts(const std::string& lines) {
   char name[] = "/tmp/gshmem-hosts.XXXXXX";
   const Fd file(mkstemp(name));
@@ -60,7 +60,7 @@ struct Rank {
   double timeout_seconds = 30 * gshmem::test::kPatience;
 };
 
-/// A job whose ranks know rank 0 in these ways.
+/// Runs a job whose ranks have these settings for rank 0.
 std::string meet(const std::vector<Rank>& ranks) {
   const auto size = static_cast<int>(ranks.size());
   return run_processes(size, [&](int rank) {
@@ -108,7 +108,7 @@ TEST_CASE("uid_listens_everywhere_only_where_a_name_says_nothing", "[uid]") {
 TEST_CASE("uid_address_that_drops_packets_leaves_time_for_the_next", "[uid]") {
   if (!can_have_names()) return;
   const std::string port = free_port();
-  // A full queue of connections that nobody takes: Linux drops what comes then.
+  // Its queue of connections is full: Linux drops further ones.
   Endpoint deaf = loopback("::1", static_cast<std::uint16_t>(std::atoi(port.c_str())));
   const net::Listener listener = net::listen_on(deaf);
   check_errno(listen(listener.fd.get(), 0), "listen");

@@ -1,4 +1,4 @@
-// What keeps strangers out of a job whose ranks know each other by an address alone.
+// Tests what keeps strangers out of a job whose ranks know only an address.
 #include "tests/bootstrap/run_ranks.h"
 #include "tests/bootstrap/uid_fixture.h"
 #include "tests/capture.h"
@@ -14,7 +14,7 @@ using namespace gshmem::test;
 
 namespace {
 
-/// A file of this test with one mode, which goes with it.
+/// A file of this test with one mode, removed with the object.
 class SecretFile {
  public:
   SecretFile(const std::string& text, mode_t mode) {
@@ -35,7 +35,7 @@ class SecretFile {
 
 constexpr double kSeconds = 60 * kPatience;
 
-/// Rank 1 with its own settings, and rank 0; true when they make a job.
+/// Runs rank 0, and rank 1 with its own settings; returns an empty text if they make a job.
 std::string join(const Config& zero, Config one) {
   one.uid_rank = 1;
   return run_threads(2, [&](int rank) {
@@ -99,7 +99,7 @@ TEST_CASE("uid_rank_with_another_secret_is_refused", "[uid]") {
             }
             bootstrap::create(mine)->barrier();
           }) == "");
-    // Those that wait are told at once, not when their time is up.
+    // Waiting ranks learn it at once, not after their time limit.
     std::string said;
     for (const std::string& line : log.writes()) said += line;
     CHECK_THAT(said, Catch::Contains(

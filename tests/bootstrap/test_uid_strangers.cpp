@@ -1,5 +1,5 @@
-// The root service among strangers and ranks that break the rules: the job goes on, and who is
-// refused is told why.
+// Tests the root service among strangers and ranks that break the rules: the job goes on, and a
+// refused client learns the reason.
 #include "bootstrap/uid/root.h"
 #include "host/base/fd.h"
 #include "tests/bootstrap/run_ranks.h"
@@ -27,7 +27,7 @@ using net::FrameKind;
 
 namespace {
 
-/// The first `bytes` of `frame`.
+/// Returns the first `bytes` of `frame`.
 ByteView part(const Frame& frame, std::size_t bytes) { return ByteView(*frame).first(bytes); }
 
 Frame contribution(ByteView data) {
@@ -58,7 +58,7 @@ TEST_CASE("uid_garbage_does_not_disturb_the_job", "[uid]") {
   const std::string http = "GET / HTTP/1.0\r\n\r\n";
   std::deque<RawClient> strangers;  // stay connected while the job runs
   for (unsigned i = 0; i < 20; ++i) {
-    strangers.emplace_back(id);  // connects and says nothing
+    strangers.emplace_back(id);  // connects and sends nothing
     strangers.emplace_back(id).send(random_bytes(i * 13, i));
     strangers.emplace_back(id).send(std::as_bytes(std::span(http)));
     const Frame hello = strangers.back().hello(0, 3);
@@ -113,7 +113,7 @@ TEST_CASE("uid_wrong_cookie_is_refused_and_the_job_goes_on", "[uid]") {
   encode_uniqueid(unique, &forged);
   expect_error(GSHMEMX_ERROR_BOOTSTRAP, "the unique id belongs to another job",
                [&] { (void)bootstrap::create_uid(forged, 0, 2, uid_config()); });
-  RawClient liar(id);  // does not care whether the root service proves anything
+  RawClient liar(id);  // does not require a proof of the root service
   liar.send(liar.hello(0, 2));
   liar.expect_kind(FrameKind::kChallenge);
   liar.send(net::make_frame({.kind = FrameKind::kProof}, random_bytes(32, 3)));
@@ -173,10 +173,10 @@ TEST_CASE("uid_rank_that_sends_garbage_counts_as_dead", "[uid]") {
 
 TEST_CASE("uid_something_else_on_the_port_or_a_root_that_breaks_the_rules_is_named", "[uid]") {
   struct Root {
-    Bytes says;  ///< and then it closes
+    Bytes says;  ///< then it closes the connection
     gshmemx_status code;
     std::string text;
-    bool greets = true;  ///< and proves that it is of the job
+    bool greets = true;  ///< and proves that it belongs to the job
   };
   const auto welcome = [](std::uint64_t size, int root) {
     return *net::make_frame({.kind = FrameKind::kWelcome, .number = size, .rank = root});
@@ -239,7 +239,7 @@ TEST_CASE("uid_something_else_on_the_port_or_a_root_that_breaks_the_rules_is_nam
         }) == "");
 }
 
-/// An id whose root service the test starts itself.
+/// An id whose root service is started by the test.
 struct LocalId {
   std::vector<net::Listener> listeners;
   bootstrap::UniqueId unique;
@@ -303,7 +303,7 @@ TEST_CASE("uid_root_at_a_fixed_address_answers_nobody_after_a_job_that_failed", 
     RawClient late(root, config.uid_secret);
     late.send(late.hello(3, 4));
     answered = late.receive() != nullptr;
-  } catch (const std::exception&) {  // nobody listens any more
+  } catch (const std::exception&) {  // the port is closed
   }
   CHECK_FALSE(answered);
 }
@@ -315,7 +315,7 @@ TEST_CASE("uid_root_tells_the_rank_of_its_own_process_last", "[uid]") {
           const gshmemx_uniqueid id = channel.share(process, 2, uid_config());
           if (process == 0) {
             bootstrap::create_uid(id, 0, kRanks, uid_config())->barrier();
-            std::_Exit(0);  // and with it the root service
+            std::_Exit(0);  // this ends the root service, too
           }
           std::deque<RawClient> others;
           for (int rank = 1; rank < kRanks; ++rank) others.emplace_back(id).join(rank, kRanks);
@@ -334,10 +334,10 @@ TEST_CASE("uid_root_service_that_ends_says_with_whom", "[uid]") {
       const bootstrap::RootService service = local.start(0);
       joined.join(1, 2, hosts_root);
       probe.join(1, 2);
-      CHECK_FALSE(probe.receive_failure().empty());  // so the service has read the other
+      CHECK_FALSE(probe.receive_failure().empty());  // so the service has read the other one
       begin = std::chrono::steady_clock::now();
     }
-    // It waits for who does not take what it is owed only, and then for 5 s.
+    // It waits only for clients that do not read what they are sent, and only for 5 s.
     CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(4));
     CHECK(joined.receive_failure() ==
           (hosts_root ? std::string("rank 1") : "the process that made the unique id") +
@@ -397,7 +397,7 @@ TEST_CASE("uid_root_makes_room_for_its_ranks_and_256_descriptors_of_the_process"
 }
 
 TEST_CASE("uid_silent_callers_take_no_descriptors", "[uid]") {
-  // More of them than the process of rank 0 may have descriptors.
+  // More strangers than the process of rank 0 may have descriptors.
   constexpr int kStrangers = 300;
   constexpr rlim_t kDescriptors = 64;
   IdChannel channel, called, done;
@@ -431,9 +431,9 @@ TEST_CASE("uid_root_has_a_descriptor_for_every_rank_or_says_that_it_has_not", "[
   constexpr int kRanks = 48;
   constexpr rlim_t kDescriptors = 32;
   for (const bool may_raise : {true, false}) {
-    if (!may_raise && kUnderAsan) continue;  // UBSan takes descriptors itself, for its looks
+    if (!may_raise && kUnderAsan) continue;  // UBSan uses descriptors itself
     IdChannel channel, called, answered;
-    // The one that has the root, and all ranks.
+    // The process that has the root, and all ranks.
     CHECK(run_processes(2, [&](int process) {
             if (process == 0) {
               rlimit limit{};
@@ -499,7 +499,7 @@ TEST_CASE("uid_root_that_lacks_a_descriptor_for_the_first_rank_takes_more", "[ui
 
 TEST_CASE("uid_rank_that_has_greeted_makes_no_room_for_strangers", "[uid]") {
   LocalId local;
-  // All of them call before the service is there to accept the first.
+  // All of them connect before the service can accept the first.
   RawClient rank(local.id);
   const Frame hello = rank.hello(0, 1);
   rank.send(hello);

@@ -1,5 +1,5 @@
-// What the tests of the uid bootstrap share: configuration on loopback, a channel that carries ids
-// between ranks whether they are threads or processes, and a client that breaks the rules.
+// Shared by the tests of the uid bootstrap: configuration on loopback, a channel that carries ids
+// between ranks in threads or processes, and a client that breaks the rules.
 #pragma once
 
 #include "bootstrap/uid/id.h"
@@ -26,7 +26,7 @@ inline Config uid_config(double timeout_seconds = 60 * kPatience,
   return config;
 }
 
-/// A port of 127.0.0.1 that nobody listens on right now.
+/// Returns an unused port of 127.0.0.1.
 inline std::string free_address(const std::string& host = "127.0.0.1") {
   const auto any =
       net::choose_address(net::list_interfaces(), "=lo",
@@ -44,7 +44,8 @@ inline Config address_config(const std::string& address, int rank, int size,
   return config;
 }
 
-/// Carries ids from the rank that makes one to the others. Made before threads or processes start.
+/// Carries ids from the rank that creates one to the others. Created before threads or processes
+/// start.
 class IdChannel {
  public:
   IdChannel() { check_errno(pipe(ends_), "pipe"); }
@@ -54,12 +55,12 @@ class IdChannel {
     close(ends_[0]);
     close(ends_[1]);
   }
-  /// Rank 0 makes an id and sends it to the others; all return it.
+  /// Rank 0 creates an id and sends it to the others; all ranks return it.
   [[nodiscard]] gshmemx_uniqueid share(int rank, int size, const Config& config) {
     gshmemx_uniqueid id{};
     if (rank == 0) {
       bootstrap::make_uniqueid(&id, config);
-      // An id is less than PIPE_BUF bytes, so each write and each read moves a whole one.
+      // An id has less than PIPE_BUF bytes, so each write and each read moves a whole one.
       for (int r = 1; r < size; ++r) check_errno(write(ends_[1], &id, sizeof id), "write");
     } else {
       expect(read(ends_[0], &id, sizeof id) == sizeof id, "a whole id arrives");
@@ -71,7 +72,7 @@ class IdChannel {
     return bootstrap::create_uid(share(rank, size, config), rank, size, config);
   }
 
-  /// As a counter instead: signal() adds one, await() takes `count` away.
+  /// The channel as a counter: signal() adds one, await() subtracts `count`.
   void signal() { check_errno(write(ends_[1], "", 1), "write"); }
   void await(int count) {
     char byte = 0;
@@ -93,7 +94,7 @@ class IdChannel {
   return {reinterpret_cast<const char*>(id.cookie.data()), id.cookie.size()};
 }
 
-/// A TCP client of a root service that sends what it likes.
+/// A TCP client of a root service that may send anything.
 class RawClient {
  public:
   explicit RawClient(const gshmemx_uniqueid& id)
@@ -106,7 +107,7 @@ class RawClient {
                  net::FrameKind::kFail, net::FrameKind::kNote}) {
     expect(bool{stream_.fd()}, "the root service takes connections");
   }
-  /// The greeting of a rank, with or without its proof.
+  /// Makes the greeting of a rank, without its proof.
   [[nodiscard]] static net::Frame hello(int rank, unsigned size) { return hello_frame(rank, size); }
   void begin(int rank, unsigned size, bool hosts_root = false) {
     hello_ = hello_frame(rank, size, hosts_root);
@@ -128,7 +129,7 @@ class RawClient {
     return net::wait_for(stream_.fd(), POLLIN, Deadline(seconds));
   }
   std::size_t step = 1 << 20;  ///< bytes of a packet
-  /// `step` bytes at a time, each its own packet.
+  /// Sends `step` bytes at a time, each as a packet.
   void send(net::ByteView bytes, std::size_t step = 1 << 20) {
     while (!bytes.empty()) {
       const std::size_t n = std::min(step, bytes.size());
@@ -138,12 +139,12 @@ class RawClient {
     }
   }
   void send(const net::Frame& frame, std::size_t step = 1 << 20) { send(*frame, step); }
-  /// Says goodbye, as a rank does.
+  /// Leaves as a rank does.
   void leave() {
     send(net::make_frame({.kind = net::FrameKind::kGoodbye}));
     stream_.finish_sending();
   }
-  /// The next frame that is no note, or null when the root service hangs up.
+  /// Returns the next frame that is no note, or null if the root service hangs up.
   [[nodiscard]] net::Frame receive() {
     for (;;) {
       net::Frame frame = stream_.receive();
@@ -153,7 +154,7 @@ class RawClient {
       expect(net::wait_for(stream_.fd(), POLLIN, deadline()), "an answer in time");
     }
   }
-  /// The next frame is one of this kind.
+  /// Checks the kind of the next frame.
   void expect_kind(net::FrameKind kind) {
     const net::Frame frame = receive();
     expect(frame && net::header_of(frame).kind == kind, "the kind of the answer");

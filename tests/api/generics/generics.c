@@ -1,5 +1,5 @@
-/* Every name without a type, for every type, with and without a context: what arrives, and where.
-   As C, and included by generics.cpp as C++. Exit 0, or 1 with what went wrong. */
+/* Calls every name without a type, for every type, with and without a context, and checks what
+ * arrives, and where. It is C, and generics.cpp includes it as C++. Exit 0, or 1 with the error. */
 #include <gshmem/generic.h>
 
 #include <float.h>
@@ -24,12 +24,12 @@ static void expect(int good, const char* op, const char* type) {
   ++failures;
 }
 
-/* Bytes of an element that are its value: x86's long double has 10. */
+/* The bytes of an element that hold its value: x86's long double has 10. */
 static size_t valued(const char* type, size_t size) {
   return strcmp(type, "long double") == 0 && LDBL_MANT_DIG == 64 ? 10 : size;
 }
 
-/* What a PE has at byte i of from_memory. */
+/* Byte i of from_memory on a PE. */
 static unsigned char pattern(int pe, size_t i) {
   return (unsigned char)(pe * 37 + (int)(i * 11) + 5);
 }
@@ -45,8 +45,8 @@ static void end_step(void) {
   gshmem_barrier_all();
 }
 
-/* `block` elements at element `at` of to_memory are those of `pe` from its element `first`;
- * forgotten then. */
+/* Checks that `block` elements at element `at` of to_memory are those of `pe` from its element
+ * `first`, then clears them. */
 static void expect_from(const char* op, const char* type, size_t size, int pe, size_t at,
                         size_t first, size_t block) {
   unsigned char* const there = (unsigned char*)to_memory + at * size;
@@ -63,7 +63,8 @@ static void expect_nothing_else(const char* op, const char* type) {
 }
 
 // --- RMA
-/* A call after which `count` blocks of `block` elements of `pe`, sst apart, are here, dst apart. */
+/* Makes a call. Then `count` blocks of `block` elements of `pe`, sst apart, must be here, dst
+ * apart. */
 #define MOVE(OP, T, PE, DST, SST, BLOCK, COUNT, ...)                                            \
   begin_step();                                                                                 \
   __VA_ARGS__;                                                                                  \
@@ -99,7 +100,7 @@ static void expect_nothing_else(const char* op, const char* type) {
 #include <gshmem/types.def>
 RMA(longdouble, long double)
 
-// --- Atomics, on a word of the next PE that no other updates
+// --- Atomics, on a word of the next PE that no other PE updates
 #define PLAIN(OP, ...) gshmem_##OP(__VA_ARGS__)
 #define ON_CTX(OP, ...) gshmem_##OP(ctx, __VA_ARGS__)
 #define SAME(OP, T, GOT, WANTED)                           \
@@ -159,7 +160,7 @@ RMA(longdouble, long double)
   }
 #include <gshmem/types.def>
 
-// --- Waits, for what the PE has stored itself
+// --- Waits, for values that the PE has stored itself
 #define WAIT_0(NAME, T)
 #define WAIT_1(NAME, T)                                                                            \
   static void wait_##NAME(void) {                                                                  \
@@ -192,8 +193,8 @@ RMA(longdouble, long double)
 #include <gshmem/types.def>
 
 // --- Collectives
-/* A call after which `count` elements of each PE, from its element FIRST, are here from element AT.
- */
+/* Makes a call. Then `count` elements of each PE, from its element FIRST, must be here from element
+ * AT. */
 #define GATHER(OP, T, COUNT, AT, FIRST, ...)                                   \
   begin_step();                                                                \
   expect(gshmem_##OP(GSHMEM_TEAM_WORLD, to, from, __VA_ARGS__) == 0, #OP, #T); \
@@ -217,7 +218,7 @@ RMA(longdouble, long double)
 #include <gshmem/types.def>
 COLLECT(longdouble, long double)
 
-/* VALUE is what `pe` gives; ADD makes `sum` of `sum` and `value`, FIRST to LAST. */
+/* VALUE is the contribution of `pe`; ADD combines `sum` and `value`, FIRST to LAST. */
 #define COMBINE(OP, T, VALUE, FIRST, LAST, ADD)                                        \
   begin_step();                                                                        \
   for (int pe = 0; pe < n; ++pe)                                                       \
@@ -242,7 +243,7 @@ COLLECT(longdouble, long double)
   COMBINE(prod_reduce, T, VALUE, 0, n, MULTIPLY) \
   COMBINE(sum_inscan, T, VALUE, 0, me + 1, ADD)  \
   COMBINE(sum_exscan, T, VALUE, 0, me, ADD)
-/* -1 of one PE shows whether the type has a sign. */
+/* -1 on one PE shows whether the type has a sign. */
 #define NUMBER(T) (pe == 0 ? (T)-1 : (T)(pe + 1))
 #define REDUCE_NUM(T)                                                   \
   SUMS(T, NUMBER(T), sum = (T)(sum + value), sum = (T)(sum * value))    \
@@ -260,7 +261,8 @@ COLLECT(longdouble, long double)
     T* const from = (T*)((char*)from_memory + kBytes); \
     OF                                                 \
   }
-/* C has no arithmetic for these: 2 of PE 0 and nothing else, which both write as 0x4000. */
+/* C has no arithmetic for these types, so PE 0 contributes 2 and no other PE anything. Both write 2
+ * as 0x4000. */
 #define ONE_NUMBER(T)                         \
   COMBINE(sum_reduce, T, two(T), 0, 1, )      \
   COMBINE(max_reduce, T, two(T), 0, 1, )      \
@@ -280,7 +282,8 @@ static const gshmem_bfloat16_t two_of_gshmem_bfloat16_t = {0x4000}, none_of_gshm
 
 REDUCE(longdouble, long double, REDUCE_NUM(long double))
 
-/* C's own complex numbers; in C++ the standard library's, and C's where the compiler has them. */
+/* These are C's complex numbers; in C++ they are the standard library's, and C's where the compiler
+ * has them. */
 #if defined(__cplusplus)
 #define COMPLEX(T) (pe == 0 ? T{2, -1} : T{1, 3})
 typedef std::complex<float> ComplexFloat;

@@ -1,6 +1,7 @@
-// A program for NVSHMEM with its headers' habits: nvshmem.h alone, which brings the nvshmemx_ names
-// and <assert.h>, and attributes and ids without initialisers, whatever the stack held. Two
-// processes and an id in a pipe, then one process by the environment.
+// A program for NVSHMEM that uses its headers as programs often do: nvshmem.h alone, which brings
+// the nvshmemx_ names and <assert.h>, and attributes and ids without initializers, with any bytes
+// of the stack. It runs as two processes with an id in a pipe, then as one process by the
+// environment.
 #include <nvshmem.h>
 
 #include <sys/wait.h>
@@ -25,7 +26,7 @@ int by_uniqueid(int rank, int nranks, const nvshmemx_uniqueid_t* id, int fill) {
   return sum == nranks * (nranks + 1) / 2 ? 0 : 3;
 }
 
-/// The exit status of the process that fails first, 0 when none does.
+/// Returns the exit status of the process that fails first, 0 if none does.
 int two_processes(int fill) {
   int ends[2];
   if (pipe(ends) != 0) return 10;
@@ -47,7 +48,7 @@ int two_processes(int fill) {
   return mine != 0 ? mine : status;
 }
 
-/// Flags that name no attribute: nothing of it is read.
+/// The flags name no attribute, so none is read.
 int by_environment(int fill) {
   nvshmemx_init_attr_t attr;
   memset(&attr, fill, sizeof(attr));
@@ -61,7 +62,7 @@ int by_environment(int fill) {
 
 int main() {
   for (const int fill : {0x00, 0x7f, 0xff}) {
-    // Each in a process of its own: TSan follows no thread over two forks.
+    // Each runs in a process of its own: TSan follows no thread over two forks.
     const pid_t child = fork();
     if (child == 0) {
       const int failed = two_processes(fill);

@@ -35,10 +35,10 @@ int main() {
   if (nvshmemx_collective_launch_query_gridsize(kernel, dim3(128), args, 0, &largest) != 0)
     return 1;
 
-  // Too large on PE 0 alone: nobody may launch.
+  // The grid is too large on PE 0 only: no PE may launch.
   const dim3 grid(mype == 0 ? largest + 1 : 1);
   const int refused = nvshmemx_collective_launch(kernel, grid, dim3(128), args, 0, 0);
-  // With attributes of the launch; the order of streams is the caller's.
+  // The launch has attributes; the caller orders the streams.
   cudaStream_t stream;
   cudaStreamCreate(&stream);
   cudaLaunchAttribute priority;
@@ -56,7 +56,7 @@ int main() {
   if (cudaStreamSynchronize(stream) != cudaSuccess) return 1;
   nvshmem_barrier_all();
   if (nvshmem_int_g(total, 0) != largest * npes) return 1;
-  nvshmem_barrier_all();  // all have looked
+  nvshmem_barrier_all();  // all PEs have checked
   cudaMemset(blocks, 0, sizeof(int));
   cudaMemset(total, 0, sizeof(int));
   nvshmem_barrier_all();

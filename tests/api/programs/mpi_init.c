@@ -1,5 +1,5 @@
-/* A program for NVSHMEM in C: MPI and NVSHMEM side by side, the attributes set as old programs do,
-   which leave everything but mpi_comm uninitialized. */
+/* A program for NVSHMEM in C: MPI and NVSHMEM side by side. The attributes are set as in old
+ * programs, which leave everything but mpi_comm uninitialized. */
 #include <mpi.h>
 #include <nvshmem.h>
 #include <nvshmemx.h>

@@ -1,4 +1,4 @@
-// A program for NVSHMEM as its tutorials begin: each PE stores its number at the next one.
+// A program for NVSHMEM that begins like its tutorials: each PE stores its number at the next one.
 #include <cuda_runtime.h>
 #include <nvshmem.h>
 #include <nvshmemx.h>

@@ -1,12 +1,12 @@
 /* A program for NVSHMEM in C: a ring of messages on the default stream, in teams of the PEs. It
-   calls nothing of CUDA, so that it runs without. */
+ * makes no CUDA call, so that it runs without CUDA. */
 #include <nvshmem.h>
 #include <nvshmemx.h>
 #include <stdio.h>
 
 enum { kWords = 1000 };
 
-/* From the previous member, by every way of a stream. */
+/* Each member receives from the previous one, by every kind of call on a stream. */
 static int ring(nvshmem_team_t team, uint64_t round) {
   const int me = nvshmem_team_my_pe(team), n = nvshmem_team_n_pes(team);
   const int next = nvshmem_team_translate_pe(team, (me + 1) % n, NVSHMEM_TEAM_WORLD);
@@ -31,7 +31,7 @@ static int ring(nvshmem_team_t team, uint64_t round) {
   nvshmemx_signal_op_on_stream(words + 2, 5, NVSHMEM_SIGNAL_SET, previous, NULL);
   nvshmemx_quiet_on_stream(NULL);
   if (nvshmemx_barrier_on_stream(team, NULL) != 0) return 0;
-  /* The value comes when the stream is there. */
+  /* The value is valid after the stream has reached the call. */
   good = good && nvshmemx_uint64_g_on_stream(words + 2, nvshmem_my_pe(), NULL) == 5;
   for (i = 0; i < kWords; ++i) sum += nvshmem_uint64_g(dest + i, nvshmem_my_pe());
   good = good && sum == kWords * (1000 * (uint64_t)previous + round);

@@ -1,5 +1,5 @@
-// A program for NVSHMEM: kernels that reduce, gather, broadcast, put and get tiles of matrices, as
-// they are written with NVSHMEM's header of tensors and with types of CUTLASS.
+// A program for NVSHMEM: kernels that reduce, gather, broadcast, put and get tiles of matrices,
+// written with NVSHMEM's tensor header and types of CUTLASS.
 #include <cuda/std/tuple>
 #include <nvshmem.h>
 #include <nvshmemx.h>
@@ -12,7 +12,7 @@
 #include <cstdio>
 #include <vector>
 
-namespace cutlass {  // as cutlass/half.h has it
+namespace cutlass {  // as in cutlass/half.h
 struct alignas(2) half_t {
   uint16_t storage;
 };
@@ -23,7 +23,8 @@ namespace {
 constexpr int kRows = 64, kCols = 48, kTile = 16, kBlocks = 2;
 using nvshmemx::tile_coll_algo_t;
 
-/// Every block reduces tiles by a team of its own, of a matrix by columns; the last ones stick out.
+/// Every block reduces tiles of a column-major matrix in its own team; the last tiles extend beyond
+/// the matrix.
 template <class T>
 __global__ void reduce_tiles(nvshmem_team_t* teams, T* source, T* dest, int rows, int cols) {
   const nvshmem_team_t team = teams[blockIdx.x];
@@ -49,7 +50,7 @@ __global__ void reduce_tiles(nvshmem_team_t* teams, T* source, T* dest, int rows
 using Shape2D = nvshmemx::shape<int64_t, int64_t>;
 using Stride2D = nvshmemx::stride<int64_t, int64_t>;
 
-/// A row-major matrix to one root, in blocks of rows.
+/// Reduces a row-major matrix to one root, in blocks of rows.
 template <class T>
 __global__ void reduce_rows(nvshmem_team_t* teams, T* source, T* dest, Shape2D shape,
                             Stride2D strides, int64_t root) {
@@ -68,7 +69,7 @@ __global__ void reduce_rows(nvshmem_team_t* teams, T* source, T* dest, Shape2D s
   if (stride1 != 1) __trap();
 }
 
-/// Columns of all PEs side by side, by one warp.
+/// Puts the columns of all PEs side by side, by one warp.
 __global__ void gather(nvshmem_team_t team, float* source, float* dest, int rows) {
   struct empty {};
   const int n = nvshmem_team_n_pes(team);
@@ -82,7 +83,7 @@ __global__ void gather(nvshmem_team_t team, float* source, float* dest, int rows
   nvshmemx::tile_collective_wait_warp<algo>(team, 0);
 }
 
-/// To the next PE, and back from it.
+/// Puts a tile to the next PE, and gets it back.
 __global__ void there_and_back(__half* source, __half* there, __half* back, int rows, int cols) {
   struct empty {};
   const int next = (nvshmem_my_pe() + 1) % nvshmem_n_pes();

@@ -1,5 +1,4 @@
-// A program for NVSHMEM: a unique id that MPI carries, then signals and waits between hosts'
-// threads of control.
+// A program for NVSHMEM: MPI carries a unique id, then host threads of the PEs signal and wait.
 #include <mpi.h>
 #include <nvshmem.h>
 #include <nvshmemx.h>
