@@ -24,7 +24,7 @@ void check_actor(const Shared& seen, const Expected& expected) {
     CHECK(fault.queue == seen.queue_number);
   }
   for (const std::string& part : expected.parts) CHECK(spmd::contains(fault.message, part));
-  if (!spmd::contains(fault.message, " to PE 2 failed: ")) return;  // found by the host
+  if (!spmd::contains(fault.message, " to PE 2 failed: ")) return;  // the host has detected it
   char entry[128];
   std::snprintf(entry, sizeof(entry), "(queue 0x%x, entry %u, opcode 0x%02x, syndrome 0x%02x,",
                 fault.queue, fault.wqe_index, fault.opcode, fault.syndrome);

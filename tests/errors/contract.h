@@ -1,5 +1,5 @@
-// What every case of tests/errors expects of a play: of its actor, of the target's memory and of
-// those who wait. Included by the cases only.
+// What every case of tests/errors expects of a play: for its actor, for the target's memory, and
+// for the waiters. Included by the cases only.
 #pragma once
 
 #include "tests/errors/scene.h"
@@ -14,21 +14,21 @@ inline const std::vector<int> kNicError{GSHMEMX_ERROR_NIC};
 
 struct Expected {
   std::vector<int> codes;
-  unsigned syndrome = kNone;  ///< also kNone when any will do
+  unsigned syndrome = kNone;  ///< kNone also if any syndrome will do
   std::vector<std::string> parts;
   bool names_queue = true;
 };
 
 [[nodiscard]] bool is_in(int value, const std::vector<int>& values);
-/// The actor's side of the contract.
+/// Checks the actor's part of the contract.
 void check_actor(const Shared& seen, const Expected& expected);
-/// The target's memory agrees with what the actor was told.
+/// Checks that the target's memory agrees with the actor's status.
 void check_memory(const Shared& seen);
-/// Who waited for the actor knows that it has stopped, and why.
+/// Checks that the waiters know that the actor has stopped, and why.
 void check_told(const Shared& seen);
 void check_all_returned(const Shared& seen);
-/// The play with all of these checks, in every leg with another kind of wait, so that all kinds
-/// meet all NICs over the cases.
+/// Runs the play with all of these checks, in every leg with another kind of wait, so that all
+/// kinds meet all NICs over the cases.
 void run(const std::vector<Leg>& where, Play play, const Expected& expected);
 
 }  // namespace gshmem::errors

@@ -25,14 +25,14 @@
 namespace gshmem::errors {
 namespace {
 
-/// The area of the target, slot by slot: what the claimed puts should have left, and nothing else.
+/// The value of a slot in the target's area after the claimed puts; the other slots stay unchanged.
 std::uint8_t value_of(int slot) { return static_cast<std::uint8_t>(slot + 1); }
 
-// Counters that threads and processes wait for without taking the cores from those who work.
+// Counters that threads and processes wait for without using the cores of those that work.
 long futex(std::atomic<int>& counter, int operation, int value) {
   return syscall(SYS_futex, &counter, operation, value, nullptr, nullptr, 0);
 }
-/// Without an end of its own: the child has an alarm.
+/// It has no time limit: the child has an alarm.
 void await(std::atomic<int>& counter, int value = 1) {
   for (int seen = counter.load(); seen < value; seen = counter.load())
     futex(counter, FUTEX_WAIT, seen);
@@ -67,9 +67,9 @@ void act(Area& area, Shared& shared, const Play& play) {
   }
   play.provoke(actor);
   shared.status = gshmemx_quiet_status();
-  if (shared.status == GSHMEMX_SUCCESS) shared.claimed = kSlots;  // it said so
+  if (shared.status == GSHMEMX_SUCCESS) shared.claimed = kSlots;  // the status claims it
   gshmemx_last_fault(&shared.fault);
-  // More puts cannot make it good again.
+  // Later puts must not reset the error.
   actor.put(kSlots - 1);
   shared.status_again = gshmemx_quiet_status();
   raise(shared.acted);
@@ -107,7 +107,7 @@ void wait_for_actor(Area& area, Wait wait) {
   }
 }
 
-/// One PE's part.
+/// Runs the part of one PE.
 void play_part(Shared& shared, const Play& play) {
   const int me = gshmem_my_pe();
   shared.pids[me].store(getpid());
@@ -117,9 +117,9 @@ void play_part(Shared& shared, const Play& play) {
   if (me == kActor) act(*area, shared, play);
   if (me == kTarget || play.wait_behind) await(shared.acted);
   if (me == kTarget) verify(*area, shared);
-  wait_for_actor(*area, play.wait);  // comes to an end on all, the actor included
+  wait_for_actor(*area, play.wait);  // it returns on all PEs, the actor included
   gshmemx_last_fault(&shared.accounts[me].fault);
-  // Who leaves is heard of by the others, too.
+  // The other PEs learn that a PE leaves, too.
   raise(shared.accounted);
   await(shared.accounted, play.target_survives ? kPes : kPes - 1);
 }
@@ -135,7 +135,7 @@ Shared& fresh_memory() {
 void as_threads(Shared& shared, const Play& play) {
   run_threads(kPes, [&](const Runtime& runtime) {
     play_part(shared, play);
-    shared.accounts[runtime.my_pe()].finalized = true;  // else the child ends with an error
+    shared.accounts[runtime.my_pe()].finalized = true;  // otherwise the child ends with an error
   });
 }
 
@@ -208,7 +208,8 @@ std::vector<Leg> legs(const std::vector<std::string>& nics) {
 spmd::Environment environment_of(const Leg& leg, const spmd::Environment& more) {
   spmd::Environment all = spmd::quick({{"GSHMEM_NIC", leg.nic},
                                        {"GSHMEM_OFI_INTERFACE", "127.0.0.1"},
-                                       // libfabric need not look at all others in every child.
+                                       // libfabric need not load all other providers in every
+                                       // child.
                                        {"FI_PROVIDER", "tcp,ofi_rxm"},
                                        {"GSHMEM_LOG", "error"},
                                        {"GSHMEM_QP_DEPTH", "64"}});
@@ -258,10 +259,10 @@ void Meeting::arrive_and_wait(int n) const {
 }
 
 void inject(const std::string& action, std::uint32_t nth, const std::string& op) {
-  // Of this queue alone: PEs that are threads share a NIC.
+  // The rule is for this queue only: PEs that are threads share a NIC.
   const std::string rule =
       "qp=" + std::to_string(queue_view(nth).number) + ":op=" + op + ":" + action;
-  // The one that the library has loaded.
+  // This is the one that the library has loaded.
   void* library = dlopen(GSHNIC_FOLDER "/libgshnic.so", RTLD_NOW | RTLD_NOLOAD);
   using Function = int (*)(const char*);
   const auto function =
@@ -288,7 +289,7 @@ void put_behind_heap(const Actor& actor) {
 
 void put_burst(const Actor& actor, int count) {
   abi::DeviceState own = state();
-  own.nic.traits |= abi::QueueTraits::kExclusive;  // the actor is alone
+  own.nic.traits |= abi::QueueTraits::kExclusive;  // only the actor uses it
   device::Burst<device::Thread> burst(device::Thread{}, own, kTarget, true);
   for (int i = 0; i < count; ++i) {
     const int slot = actor.first + i % (kSlots - actor.first);
@@ -310,7 +311,7 @@ void await_error_completion() {
 
 namespace {
 
-/// proc(5), stat: the state stands behind the name, which may hold anything.
+/// proc(5), stat: the state follows the name, which may contain anything.
 bool all_threads_stopped(pid_t pid) {
   const std::filesystem::path tasks = "/proc/" + std::to_string(pid) + "/task";
   for (const auto& task : std::filesystem::directory_iterator(tasks)) {
@@ -326,7 +327,7 @@ bool all_threads_stopped(pid_t pid) {
 }  // namespace
 
 StoppedProcess::StoppedProcess(pid_t pid) : pid_(pid) {
-  kill(pid, SIGSTOP);  // which takes effect later
+  kill(pid, SIGSTOP);  // takes effect later
   while (!all_threads_stopped(pid)) sched_yield();
 }
 StoppedProcess::~StoppedProcess() { kill(pid_, SIGCONT); }

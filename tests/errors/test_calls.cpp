@@ -1,6 +1,6 @@
-// Errors of calls other than puts: a get, g, a fetching atomic and a put with signal that fail tell
-// the same as a put that fails, and leave nothing of what they did not do: neither where a get
-// would have landed nor in the word that an atomic or a signal would have changed.
+// Tests errors of calls other than puts: a get, g, a fetching atomic and a put with signal report
+// the same as a put that fails, and have no effect: neither at the destination of a get nor in the
+// word of an atomic or a signal.
 #include "tests/errors/contract.h"
 
 #include <catch2/catch.hpp>
@@ -44,9 +44,8 @@ void put_signal_nbi(const Actor& actor) {
 struct Call {
   const char* name;
   void (*make)(const Actor&);
-  const char* op;  ///< of the soft NIC's rules: its first entry
-  const char*
-      cause;  ///< how the fault names it; what has a second entry may say that it was flushed
+  const char* op;     ///< the kind of its first entry, in the soft NIC's rules
+  const char* cause;  ///< its name in the fault
   bool alone = true;  ///< one entry
 };
 const Call kCalls[] = {
@@ -59,13 +58,14 @@ const Call kCalls[] = {
     {"put_signal_nbi", put_signal_nbi, "write", " to PE 2", false},
 };
 
-/// A NIC's one completion entry shows the newest: the error, or a flush behind it.
+/// A NIC's one completion entry shows the newest: the error, or a flush after it. A second entry
+/// may be flushed.
 Expected expected_of(const Call& call, unsigned syndrome, const std::string& reason) {
   if (call.alone) return {kNicError, syndrome, {std::string(call.cause) + reason}};
   return {kNicError, kNone, {std::string(call.cause) + " failed: "}};
 }
 
-/// The call after `action` of the soft NIC's rules.
+/// Runs the call after `action` of the soft NIC's rules.
 void run_injected(const std::string& action, unsigned syndrome, const std::string& reason) {
   for (const Call& call : kCalls) {
     INFO(call.name);
@@ -101,7 +101,7 @@ TEST_CASE("a_dump_that_was_flushed_behind_what_failed_tells_of_the_call") {
       call.make(actor);
     };
     const Play play{.provoke = provoke};
-    // The error, if the caller was quick enough to see it, or the flush.
+    // The error, if the caller was early enough to see it, or the flush.
     for (const Leg& leg : legs({"soft"})) {
       const Shared& seen = perform(leg, play, base_seed());
       INFO(seen.fault.message);

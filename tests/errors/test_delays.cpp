@@ -1,4 +1,4 @@
-// What comes late by one queue does no harm to what came before it by another one.
+// Tests that late data of one queue does no harm to earlier data of another queue.
 #include "tests/errors/scene.h"
 
 #include <catch2/catch.hpp>
@@ -10,8 +10,8 @@ using namespace gshmem::errors;
 
 namespace {
 
-/// Two syncs, by blocks that have queues of their own. The flag of the actor's first one reaches
-/// the target behind that of the second one, and before the target looks for that.
+/// Two syncs, by blocks that have queues of their own. The flag of the actor's first sync reaches
+/// the target after that of the second one, and before the target reads it.
 struct TwoSyncs {
   struct Words {
     std::uint64_t first_is_over, first_has_come, target_is_through;
@@ -21,8 +21,7 @@ struct TwoSyncs {
     if (ctx.block_rank() == 0) {
       ctx.sync_all(Thread{});
       device::store_release(&words->first_is_over, std::uint64_t{1});
-      if (me == kActor)
-        ctx.p(&words->first_has_come, std::uint64_t{1}, kTarget);  // behind the flag
+      if (me == kActor) ctx.p(&words->first_has_come, std::uint64_t{1}, kTarget);  // after the flag
     } else {
       ctx.wait_until(&words->first_is_over, Cmp::kEq, 1);
       if (me == kTarget) ctx.wait_until(&words->first_has_come, Cmp::kEq, 1);

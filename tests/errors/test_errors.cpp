@@ -1,6 +1,6 @@
-// What becomes of each error on the network path: quiet_status and last_fault say which, where and
-// why; nobody hangs; what quiet_status called complete is at the target, and nothing behind the
-// error is.
+// Tests each error on the network path: quiet_status and last_fault report which, where and why; no
+// PE hangs; what quiet_status reported as complete is at the target, and nothing after the error
+// is.
 #include "tests/errors/contract.h"
 
 #include <catch2/catch.hpp>
@@ -69,13 +69,13 @@ TEST_CASE("retries_exceeded_when_the_target_does_not_answer") {
   const auto provoke = [](const Actor& actor) {
     const StoppedProcess target(actor.shared.pids[kTarget].load());
     actor.put(actor.first);
-    await_error_completion();  // the PE is told a moment later by the executor, too
+    await_error_completion();  // the executor reports it to the PE a moment later, too
   };
   for (const Leg& leg : process_legs({"ofi"})) {
     const Play play{provoke, {{"GSHMEM_TIMEOUT", "2"}}, Wait::kBarrier, true};
     const Shared& seen = perform(leg, play, base_seed());
     check_actor(seen, {kNicError, 0x15, {"put (WRITE) to PE 2 failed: retries exceeded"}});
-    CHECK(seen.missing == 0);  // what was under way may arrive later
+    CHECK(seen.missing == 0);  // pending data may arrive later
     check_all_returned(seen);
   }
 }
@@ -96,14 +96,14 @@ TEST_CASE("target_is_killed") {
     CHECK(seen.fault.pe == kTarget);
     const gshmemx_fault_t& other = seen.accounts[kBystander].fault;
     INFO("actor: " << seen.fault.message << "; bystander: " << other.message);
-    // Its own end of the connection, or the actor's news.
+    // The error of its own end of the connection, or the actor's report.
     CHECK(is_in(other.code, codes));
     CHECK((other.pe == kTarget || other.pe == kActor));
     for (const int pe : {kActor, kBystander}) CHECK(seen.accounts[pe].finalized);
   }
 }
 
-/// A put by a context whose queue to the target nobody has used.
+/// Puts by a context whose queue to the target is unused.
 void put_by_new_queue(const Actor& actor) {
   gshmem_ctx_t context = GSHMEM_CTX_INVALID;
   if (gshmem_ctx_create(0, &context) != 0) return;
@@ -146,7 +146,7 @@ TEST_CASE("target_does_not_answer_on_the_first_use_of_a_queue") {
     CHECK(seen.status == GSHMEMX_ERROR_TIMEOUT);
     CHECK(seen.fault.pe == kTarget);
     CHECK(std::string(seen.fault.message).find("network (connection)") != std::string::npos);
-    check_all_returned(seen);  // the other end is half made, or goes on alone
+    check_all_returned(seen);  // the other end is half connected, or goes on alone
   }
 }
 
@@ -155,7 +155,7 @@ TEST_CASE("entries_behind_an_error_are_flushed") {
     put_behind_heap(actor);
     for (int i = 0; i < 20; ++i) actor.put(actor.first + i);
   };
-  // The NIC's one completion entry shows the newest: the first error, or a flush behind it.
+  // The NIC's one completion entry shows the newest: the first error, or a flush after it.
   for (const Leg& leg : legs({"soft", "ofi"})) {
     const unsigned syndrome = leg.nic == "soft" ? kNone : 0x13;
     const char* part = leg.nic == "soft" ? "put (WRITE) to PE 2 failed: " : "remote access error";
@@ -255,10 +255,11 @@ TEST_CASE("port_of_the_second_rail_goes_down") {
                     .environment = {{"GSHNIC_DEVICES", "2"}, {"GSHMEM_NICS_PER_PE", "2"}},
                     .wait_behind = true};
     const Shared& seen = perform(leg, play, base_seed());
-    // Of the put, or of the READ that quiet posts after it, whose flush overwrites that.
+    // The error of the put, or of the READ that quiet posts after it and whose flush overwrites the
+    // first.
     check_actor(seen, {kNicError, kNone, {"mlx5_1 port 1 is down"}, false});
     CHECK(seen.missing == 0);
-    CHECK(seen.leaked <= 1);  // the put behind the error went by the first rail
+    CHECK(seen.leaked <= 1);  // the put after the error used the first rail
     check_told(seen);
     check_all_returned(seen);
   }

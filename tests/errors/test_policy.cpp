@@ -1,4 +1,4 @@
-// What GSHMEM_FAULT makes of an error on the network path, and that finalize returns.
+// Tests what GSHMEM_FAULT does after an error on the network path, and that finalize returns.
 #include "tests/errors/scene.h"
 
 #include <catch2/catch.hpp>
@@ -15,7 +15,7 @@ namespace {
 using spmd::contains;
 using spmd::Outcome;
 
-/// `body(area)` on every PE of a job of processes under `policy`; prints "finalized" behind it.
+/// Runs `body(area)` on every PE of a job of processes under `policy`, then prints "finalized".
 std::vector<Outcome> in_job(const Leg& leg, const std::string& policy,
                             const std::function<void(Area&)>& body) {
   return spmd::in_children(
@@ -30,7 +30,7 @@ std::vector<Outcome> in_job(const Leg& leg, const std::string& policy,
       });
 }
 
-/// One that nobody but this PE's own NIC hears of.
+/// Posts a put whose error only this PE's own NIC reports.
 void post_bad_put(Area& area, gshmem_ctx_t ctx = GSHMEM_CTX_DEFAULT) {
   spoil_key(Key::kLocal, ctx);
   gshmem_ctx_putmem_nbi(ctx, area.dest[0], area.source[0], kBytes, kTarget);
@@ -77,7 +77,7 @@ TEST_CASE("quiet_status_ends_nothing_under_abort_and_the_next_wait_does") {
         });
         std::printf("status %d\n", status);
         std::printf("again %d\n", gshmemx_quiet_status());
-        ::usleep(250'000);  // others would end the job, if they were told
+        ::usleep(250'000);  // others would end the job if they received a report
         std::puts("patient");
         std::fflush(stdout);
       }
@@ -109,7 +109,7 @@ TEST_CASE("finalize_returns_with_an_error_on_its_way") {
         CHECK(outcomes[kActor].code == 0);
         CHECK(contains(outcomes[kActor].output, "finalized"));
         CHECK(contains(outcomes[kActor].output, "PE 2 failed: local protection error"));
-        // Under abort the news end who is not yet in finalize.
+        // Under abort the report ends PEs that are not yet in finalize.
         if (policy == "report") CHECK(contains(outcomes[kBystander].output, "finalized"));
       }
     }
@@ -172,7 +172,7 @@ TEST_CASE("kernels_of_all_scopes_get_the_status_of_the_error") {
 
 TEST_CASE("who_refused_a_request_tells_when_its_sender_does_not_look") {
   for (const Leg& leg : process_legs({"soft"})) {
-    const Meeting all_told;  // who leaves is heard of by the others, too
+    const Meeting all_told;  // the others also learn that a PE leaves
     const auto outcomes = in_job(leg, "report", [&](Area& area) {
       if (gshmem_my_pe() == kActor) {
         spoil_key(Key::kRemote);

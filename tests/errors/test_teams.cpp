@@ -1,6 +1,6 @@
-// A member of a team dies while the others synchronize with it over the network, in a team where
-// all tell all, and in one that takes rounds, or while a collective moves data: every other
-// member's call ends with an error.
+// A member of a team dies while the others synchronize with it over the network, in a flat team and
+// in one that synchronizes in rounds, or while a collective moves data: every other member's call
+// ends with an error.
 #include "tests/errors/scene.h"
 
 #include <catch2/catch.hpp>
@@ -21,7 +21,7 @@ namespace {
 
 constexpr int kVictim = 1;
 
-/// What a member calls until it fails, with two arrays of kInts ints for each member.
+/// A call that a member repeats until it fails, with two arrays of kInts ints for each member.
 using TeamCall = std::function<int(gshmem_team_t team, int* dest, int* source)>;
 constexpr std::size_t kInts = 20'000;
 
@@ -51,7 +51,7 @@ void call_until_it_fails(int rank, const TeamCall& call) {
 void kill_a_member(const Leg& leg, int n, const TeamCall& call) {
   const auto outcomes = spmd::in_children(n, environment_of(leg, {{"GSHMEM_SYMMETRIC_SIZE", "4M"}}),
                                           [&](int rank) { call_until_it_fails(rank, call); });
-  // The death itself, or what the connection to the dead or to one that has heard of it says.
+  // The death itself, or the error of the connection to the dead PE or to one that knows of it.
   const std::regex expected("status (12|15)[^]*fault (12|15) [0-9]+ [^]*PE [0-9]+[^]*finalized");
   for (int rank = 0; rank < n; ++rank) {
     const spmd::Outcome& outcome = outcomes[static_cast<std::size_t>(rank)];

@@ -1,5 +1,5 @@
-// Bytes as calls on the heap's allocator, each compared with the granule map. A difference leaves
-// as an exception that nobody catches, which ends the fuzzer with the input that led there.
+// Uses bytes as calls to the heap's allocator, each compared with the granule map. A difference
+// throws an exception that ends the fuzzer with the input that caused it.
 #include "tests/unit/heap/checked_allocator.h"
 
 #include <cstddef>
@@ -11,7 +11,7 @@ namespace {
 constexpr std::uint64_t kGranularity = gshmem::OffsetAllocator::kGranularity;
 constexpr std::uint64_t kCapacityBytes = 256 * kGranularity;
 
-/// Four bytes are one call: kind and alignment, two of size, which block.
+/// Four bytes are one call: kind and alignment, two of size, and the block.
 struct Call {
   std::uint8_t kind, size_low, size_high, pick;
   [[nodiscard]] std::uint64_t bytes() const { return 1u + size_low + 256u * (size_high % 192u); }

@@ -1,6 +1,6 @@
 // Fuzzes the configuration parser. An input is "N<value>": byte 0 selects a variable, the rest is
-// its value; the value is also tried as the tail of a GSHMEM_ name. Whatever is accepted must obey
-// the table and mean the same when written again in another form; whatever is refused must be a
+// its value; the value is also tried as the tail of a GSHMEM_ name. An accepted value must obey the
+// table and mean the same when written in another form. A refused one must be a
 // GSHMEMX_ERROR_CONFIG that names the variable and what it accepts.
 #include "host/base/config.h"
 #include "host/base/error.h"
@@ -54,8 +54,8 @@ bool only_digits(const std::string& text) {
   return !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
 }
 
-/// What a size of digits and an optional unit is worth, by the C library and the compiler's
-/// overflow check; nothing when it does not fit.
+/// Returns the value of digits and an optional unit, by the C library and the compiler's overflow
+/// check; no value if it does not fit.
 std::optional<std::uint64_t> digits_and_unit(const std::string& digits, int shift) {
   errno = 0;
   const std::uint64_t count = std::strtoull(digits.c_str(), nullptr, 10);

@@ -1,5 +1,5 @@
-// Bytes as a work queue entry. What the decoder accepts must be consistent in itself; a difference
-// leaves as an exception that nobody catches.
+// Uses bytes as a work queue entry. An entry that the decoder accepts must be consistent; a
+// difference throws an exception that is not caught.
 #include "transport/nic/decode.h"
 
 #include <algorithm>
@@ -33,7 +33,7 @@ void check_accepted(const gshmem::nic::Wqe& wqe, std::size_t bytes) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   size = std::min(size, gshmem::nic::kMaxWqeBytes);
-  // A copy of exactly this size, so that a read behind it is seen.
+  // A copy of exactly this size, so that a read after it is detected.
   const std::vector<std::uint8_t> wqe(data, data + size);
   const auto result = gshmem::nic::decode_wqe(wqe.data(), size);
   require((result.error == gshmem::nic::WqeError::kNone) == result.reason.empty(), "reason");

@@ -1,8 +1,8 @@
 // Runs a libFuzzer target without libFuzzer (g++): every file of a corpus, then random inputs, most
 // of them edits of corpus files. Input I of seed S is the same on every machine.
 //   x [--runs N] [--seed S] [file or folder]...
-// The inputs run in a child process. However that dies, the parent still has the input in shared
-// memory, writes it to a file and says how to run it again.
+// The inputs run in a child process. If that dies, the parent still has the input in shared memory,
+// writes it to a file and prints how to run it again.
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -29,7 +29,7 @@ using Input = std::vector<std::uint8_t>;
 constexpr std::size_t kMaxRandomBytes = 512;
 constexpr std::size_t kMaxBytes = 1 << 20;
 
-/// The input being run, readable by the parent after the child is gone.
+/// The current input, which the parent can read after the child has ended.
 struct Current {
   std::size_t size;
   std::uint8_t data[kMaxBytes];
@@ -109,7 +109,7 @@ class Random {
   std::uint64_t state_;
 };
 
-// One edit, each the kind of slip that parsers trip over.
+// Makes one edit of a kind that parsers often fail on.
 void edit(Input* input, const std::vector<Input>& corpus, Random* random) {
   const std::size_t at = random->below(input->size() + 1);
   const auto position = input->begin() + static_cast<std::ptrdiff_t>(at);

@@ -1,5 +1,6 @@
-// Everything that the uid bootstrap reads from the network or from a caller: frames, unique ids and
-// the job they drive. No input may crash it, and what decodes encodes to the same bytes.
+// Decodes everything that the uid bootstrap reads from the network or from a caller: frames, unique
+// ids and the job that they drive. No input may crash it, and what decodes must encode to the same
+// bytes.
 #include "bootstrap/uid/id.h"
 #include "bootstrap/uid/job.h"
 
@@ -43,7 +44,7 @@ void check_uniqueid(ByteView input) {
   if (std::memcmp(&again, &packed, sizeof packed) != 0) std::abort();
 }
 
-/// Three ranks, then one event per two bytes of input; the job must keep its own books.
+/// Three ranks, then one event per two bytes of input; the job must stay consistent.
 void check_job(ByteView input) {
   Job job;
   const auto join = [&](int rank) {

@@ -1,6 +1,6 @@
-// Wrong arguments on a PE that has a GPU: of kernels (this unit is compiled with
-// GSHMEM_DEVICE_CHECKS=1) and of host threads. The calls are those of every_call.h, for one type,
-// one size and what has neither. Exit 0, 1 with what went wrong, 77 without a GPU.
+// Tests wrong arguments on a PE that has a GPU: in kernels (this unit is compiled with
+// GSHMEM_DEVICE_CHECKS=1) and on host threads. The calls are those of every_call.h, for one type,
+// one size, and calls that have neither. Exit 0, 1 with the errors, 77 without a GPU.
 #include "tests/device/faults/jobs.h"
 #include "tests/spmd/bad_input/every_call.h"
 
@@ -10,8 +10,7 @@
 #include <iterator>
 #include <string_view>
 
-// One function of so many is called. More than 1 where nobody runs the kernel, and it only has to
-// compile.
+// Calls one function of this many. It is more than 1 where the kernel only has to compile.
 #ifndef GSHMEM_ONE_CALL_OF
 #define GSHMEM_ONE_CALL_OF 1
 #endif
@@ -24,8 +23,8 @@ namespace {
 constexpr bool starts_with(std::string_view text, std::string_view start) {
   return text.substr(0, start.size()) == start;
 }
-/// Of each family one: the others differ in nothing but their type. Atomics of floating-point types
-/// have ways of their own.
+/// Selects one call of each family: the others differ only in their type. Atomics of floating-point
+/// types have code of their own.
 consteval bool is_sampled(std::string_view stem) {
   unsigned sum = 0;
   for (const char c : stem) sum += static_cast<unsigned char>(c);
@@ -43,7 +42,7 @@ consteval bool is_sampled(std::string_view stem) {
   return true;
 }
 
-/// Calls function `index` of the table. A template, so that what is not sampled is not compiled.
+/// Calls function `index` of the table. It is a template, so that the others are not compiled.
 template <class Nothing>
 GSHMEM_FN std::uint64_t call_function(std::size_t index, const std::uint64_t* raw) {
   std::size_t at = 0;
@@ -60,13 +59,13 @@ const bool kSampled[] = {
 #include <gshmem/functions.def>
 };
 
-/// Memory that calls may name, as it is (Ground) and as it should be.
+/// The memory that calls use: its current content, and the expected one.
 struct Memory {
   char *symmetric, *local;
   const char *old_symmetric, *old_local;
 };
 
-/// A call as a kernel makes it, and what came of it.
+/// A call of a kernel, and its result.
 struct Call {
   std::size_t function;
   std::uint64_t raw[8];
@@ -87,7 +86,7 @@ __device__ bool restore(char* memory, const char* old) {
   return differs;
 }
 
-/// By one warp, which is also a block.
+/// Makes the calls with one warp, which is also a block.
 __global__ void make(Call* calls, std::size_t n, Memory memory) {
   abi::Control* control = device::ambient_state("make").control;
   auto* record = reinterpret_cast<std::uint32_t*>(&control->fault);
@@ -114,7 +113,7 @@ __global__ void make(Call* calls, std::size_t n, Memory memory) {
   }
 }
 
-/// Counts what is wrong, and says the first of it.
+/// Counts the errors and prints the first ones.
 class Judge {
  public:
   void look(const Case& one, const abi::FaultRecord& fault, std::uint64_t result, bool effect) {
@@ -133,7 +132,7 @@ class Judge {
   int made_ = 0, wrong_ = 0;
 };
 
-/// What kernels say of it: the memory of the cases is no block's, which may give its own alone.
+/// Returns what kernels report: the memory of the cases is not the shared memory of a block.
 Case in_kernel(Case one) {
   const std::string_view name = functions()[one.function].name;
   if (name != "gshmemx_give_smem" || !one.argument.empty()) return one;
@@ -178,7 +177,7 @@ int by_kernel(std::vector<Case> cases, const Memory& memory) {
   return judge.report("kernel");
 }
 
-/// With a control area of its own, as test_every_call.cpp.
+/// Uses a control area of its own, as test_every_call.cpp does.
 int by_host(const std::vector<Case>& cases, const Memory& memory) {
   const abi::DeviceState* of_pe = gshmemi_ambient()->state;
   abi::DeviceState state = *of_pe;

@@ -1,7 +1,7 @@
-// Faults of kernels: a dead PE during a barrier and collectives, a wait that never ends, bad
+// Tests faults of kernels: a dead PE during a barrier and collectives, a wait that never ends, bad
 // arguments, collectives that differ (this unit is compiled with GSHMEM_DEVICE_CHECKS=1). Each
-// scenario runs in processes of its own, one per PE, forked before anything touches CUDA. Usage:
-// faults one_pe|one_gpu|dead_pe. Exit 0, 1 with what went wrong, 77 without a GPU.
+// scenario runs in processes of its own, one per PE, forked before any of them uses CUDA. Usage:
+// faults one_pe|one_gpu|dead_pe. Exit 0, 1 with the errors, 77 without a GPU.
 #include "tests/device/faults/jobs.h"
 
 #include <csignal>
@@ -19,13 +19,13 @@ __global__ void sum(int* dest, const int* source, std::size_t nelems) {
   gshmemx_int_sum_reduce_block(GSHMEM_TEAM_WORLD, dest, source, nelems);
 }
 
-/// PE 1 dies; the other one is in what `call` makes of `dest`, `source` and `nelems`.
+/// PE 1 dies while PE 0 runs `call` with `dest`, `source` and `nelems`.
 template <class Call>
 int dying_job(int rank, std::size_t nelems, const Call& call) {
   gshmem_init();
   auto* dest = static_cast<int*>(gshmem_calloc(2 * nelems, sizeof(int)));
   auto* source = static_cast<int*>(gshmem_calloc(2 * nelems, sizeof(int)));
-  call(dest, source, nelems);  // also loads the kernel
+  call(dest, source, nelems);  // this also loads the kernel
   cudaDeviceSynchronize();
   if (rank == 1) (void)raise(SIGKILL);
   call(dest, source, nelems);
@@ -69,7 +69,7 @@ void test_one_pe() {
          "gshmem_int_p: argument dest = 0x");
 }
 
-/// Two PEs on one GPU, whose members give `elements[rank]`.
+/// Two PEs on one GPU, whose members pass `elements[rank]`.
 template <class Kernel>
 void test_collective(const char* scenario, Kernel kernel, const std::size_t (&elements)[2],
                      const char* text) {
@@ -94,7 +94,7 @@ void test_one_gpu() {
                   "gshmemx_int_sum_reduce_block: argument nelems is of ");
 }
 
-/// By the network, the card may find out first.
+/// On the network path the card may detect it first.
 template <class Call>
 void test_dead_pe(const std::string& scenario, std::size_t nelems, const Call& call) {
   const auto job = [&](int rank) { return dying_job(rank, nelems, call); };
@@ -110,7 +110,7 @@ void test_dead_pe(const std::string& scenario, std::size_t nelems, const Call& c
   expect(("dead PE ends the job in " + scenario + " under abort").c_str(), one, 1, cause(one));
 }
 void test_dead_pe() {
-  // Where there is one GPU, both share it.
+  // With one GPU, both PEs share it.
   setenv("GSHMEM_MAX_PES_PER_GPU", "2", 1);
   const auto by_kernel = [](auto kernel) {
     return [kernel](int* dest, const int* source, std::size_t n) {

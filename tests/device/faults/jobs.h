@@ -1,5 +1,5 @@
-// Jobs that end badly, for tests of kernels: each in processes of its own, one per PE, forked
-// before anything touches CUDA.
+// Jobs that end with errors, for tests of kernels: each in processes of its own, one per PE, forked
+// before any of them uses CUDA.
 #pragma once
 
 #include <gshmem/gshmem.h>
@@ -19,7 +19,7 @@ struct Outcome {
   std::string output;
 };
 
-/// Runs `body(rank)` in `n` processes that find each other at a port of this run's own.
+/// Runs `body(rank)` in `n` processes, which use a port of this run.
 inline std::vector<Outcome> run_pes(int n, const char* policy, const char* timeout,
                                     const std::function<int(int)>& body) {
   static int port = 20000 + getpid() % 20000;
@@ -83,7 +83,7 @@ inline void expect(const char* scenario, const Outcome& outcome, int exit_status
               scenario, outcome.status, exit_status, text, outcome.output.c_str());
 }
 
-/// Prints the fault on record; finalize must return.
+/// Prints the recorded fault; finalize must return.
 inline int report_and_leave() {
   gshmemx_fault_t fault;
   gshmemx_last_fault(&fault);

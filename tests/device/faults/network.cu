@@ -1,6 +1,6 @@
-// Errors on the network path as kernels meet them, over the soft NIC: quiet_status says what went
-// wrong, nothing behind it arrives, nobody hangs. Two PEs, on one GPU or two. Exit 0, 1 with what
-// went wrong, 77 without a GPU.
+// Tests errors on the network path in kernels, over the soft NIC: quiet_status reports the error,
+// no later data arrives, no thread hangs. Two PEs, on one GPU or two. Exit 0, 1 with the errors, 77
+// without a GPU.
 #include "tests/device/faults/jobs.h"
 
 #include <array>
@@ -15,7 +15,7 @@ struct Area {
   std::uint64_t source[kWords], dest[kWords], signal;
 };
 
-/// By one block of two warps; its last group's status.
+/// Makes the call with one block of two warps; stores the status of its last group.
 __global__ void make(Call call, Area* area, int* status) {
   const bool first = threadIdx.x == 0;
   if (call == Call::kPut && first) gshmem_uint64_put_nbi(area->dest, area->source, kWords, 1);
@@ -32,12 +32,12 @@ __global__ void make(Call call, Area* area, int* status) {
                                  GSHMEM_SIGNAL_SET, 1);
   }
   const int code = gshmemx_quiet_status_block();
-  if (gshmemx_quiet_status_block() != code) *status = -1;  // asked again, on one of all threads
+  if (gshmemx_quiet_status_block() != code) *status = -1;  // a second call, on one of all threads
   if (first && *status == 0) *status = code;
 }
 
-/// PE 0 makes the call, whose first entry fails; PE 1 waits for it in a barrier until it hears of
-/// that.
+/// PE 0 makes the call, whose first entry fails; PE 1 waits for it in a barrier until it learns of
+/// the error.
 int failing_job(int rank, Call call, const char* rule) {
   setenv("GSHMEM_NIC", "soft", 1);
   setenv("GSHMEM_P2P", "0", 1);
@@ -63,19 +63,19 @@ int failing_job(int rank, Call call, const char* rule) {
                 static_cast<unsigned long>(seen.signal));
   }
   const int code = report_and_leave();
-  // Its own end of the connection, or PE 0's news.
+  // The error of its own end of the connection, or the report of PE 0.
   const bool heard = code == GSHMEMX_ERROR_NIC || code == GSHMEMX_ERROR_PEER_FAILED;
   return rank == 1 && heard ? 0 : code;
 }
 
-/// Entries behind the failed one are flushed, and the NIC's one completion entry shows the newest.
-/// Of two entries the cause may be either: of a put and its signal, of a READ or fetching atomic
-/// and its DUMP.
+/// Entries after the failed one are flushed, and the NIC's one completion entry shows the newest.
+/// With two entries the cause may be either: for a put and its signal, or for a READ or fetching
+/// atomic and its DUMP.
 void test(const char* name, Call call, const char* rule,
           const char* cause = "remote access error") {
   const std::vector<Outcome> pes =
       run_pes(2, "report", "60", [&](int rank) { return failing_job(rank, call, rule); });
-  // PE 1's end of the connection fails as well. What it says of that may be here first.
+  // PE 1's end of the connection fails as well, and its report may arrive first.
   const bool told = pes[0].output.find("PE 1 was stopped by a fault") != std::string::npos;
   const int code = told ? GSHMEMX_ERROR_PEER_FAILED : GSHMEMX_ERROR_NIC;
   const std::string status = "kernel: cudaSuccess, status " + std::to_string(code);

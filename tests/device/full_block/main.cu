@@ -1,5 +1,5 @@
-// A kernel with collectives can be launched with 1,024 threads where units are compiled with
-// -rdc=true, as every makefile of NVSHMEM's has it, and gives the right results.
+// Tests that a kernel with collectives can be launched with 1,024 threads if units are compiled
+// with -rdc=true, as in the makefiles of NVSHMEM programs, and gives the right results.
 #include "steps.h"
 
 #include <cstdio>

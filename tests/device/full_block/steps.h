@@ -1,4 +1,4 @@
-// What main.cu launches, of another unit.
+// The kernel of another unit that main.cu launches.
 #pragma once
 
 #include <cstddef>
@@ -7,5 +7,5 @@ struct Arrays {
   int *source, *sums, *all;
 };
 
-/// Adds to `wrong` what is not as it should be; arrays of `n`, `all` of as many for each PE.
+/// Adds the number of errors to `wrong`; arrays have `n` elements, `all` has `n` for each PE.
 __global__ void steps(Arrays arrays, std::size_t n, int* wrong);

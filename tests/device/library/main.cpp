@@ -1,8 +1,8 @@
-// device_library link|run LIBRARY ARCHITECTURE: a kernel of declarations alone, compiled by NVRTC,
-// linked with the device library, a file of LTO-IR or PTX or a fatbin, by nvJitLink. `link`: the
-// machine code has the kernel and the device state. `run`: its puts, gets, atomics and signals on a
-// PE of its own do what they say. Exit 77 without a GPU. A LIBRARY.cubin is such machine code, from
-// the kernel that `device_library kernel` prints (bitcode_test.py).
+// device_library link|run LIBRARY ARCHITECTURE: NVRTC compiles a kernel of declarations only, and
+// nvJitLink links it with the device library, a file of LTO-IR or PTX or a fatbin. `link`: the
+// machine code has the kernel and the device state. `run`: its puts, gets, atomics and signals work
+// on a single PE. Exit 77 without a GPU. A LIBRARY.cubin is such machine code, from the kernel that
+// `device_library kernel` prints (bitcode_test.py).
 #include <gshmem/gshmem.h>
 
 #include <cuda_runtime_api.h>
@@ -65,7 +65,8 @@ Bytes read(const char* path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-/// What NVRTC or nvJitLink has made of `handle`: `size` tells how much, `data` copies it.
+/// Returns the output of NVRTC or nvJitLink for `handle`: `size` returns its size, `data` copies
+/// it.
 template <class Text, class Handle, class Size, class Data>
 Text result_of(Handle handle, Size size, Data data) {
   std::size_t bytes = 0;

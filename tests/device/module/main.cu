@@ -1,6 +1,6 @@
-// Modules loaded by hand (CUDA driver API) and kernels outside init. Usage: module_test CUBIN
-// [CASE] Without CASE runs each case in a process of its own and looks at what it says: a kernel
-// that traps takes its process' CUDA context with it.
+// Tests modules loaded by hand (CUDA driver API) and kernels outside init. Usage: module_test CUBIN
+// [CASE]. Without CASE it runs each case in a process of its own and compares the output: a kernel
+// that traps destroys the CUDA context of its process.
 #include <gshmem/gshmem.h>
 
 #include <cuda.h>
@@ -13,7 +13,7 @@ namespace {
 
 __global__ void tell_pe_plain(int* out) { *out = gshmem_my_pe(); }
 
-/// A function of the driver by name, so that the test links no libcuda.
+/// Returns a function of the driver by name, so that the test need not link libcuda.
 template <class Function>
 Function driver(const char* name) {
   void* address = nullptr;
@@ -40,7 +40,7 @@ class Module {
     }
   }
   CUmodule handle() const { return module_; }
-  /// What the kernel tells, or -1 when it trapped.
+  /// Returns the result of the kernel, or -1 if it trapped.
   int run() const {
     using LaunchKernel = CUresult (*)(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned,
                                       unsigned, unsigned, CUstream, void**, void**);
@@ -72,7 +72,7 @@ int initialized(const char* file) {
   return result;
 }
 
-/// The same as a library, by cuLibraryLoadFromFile.
+/// Loads the file as a library, by cuLibraryLoadFromFile.
 int library(const char* file) {
   gshmem_init();
   const auto load = driver<decltype(&cuLibraryLoadFromFile)>("cuLibraryLoadFromFile");
@@ -99,7 +99,7 @@ int library(const char* file) {
   return good ? 0 : 1;
 }
 
-/// The kernel must trap; the message is the parent's business. No finalize: the context is lost.
+/// The kernel must trap; the parent checks the message. There is no finalize: the context is lost.
 int not_initialized(const char* file) {
   gshmem_init();
   return Module(file).run() == -1 ? 0 : 1;
@@ -132,7 +132,7 @@ constexpr Case kCases[] = {{"initialized", initialized, "kernel tells"},
                            {"finalized", finalized, kTrapped},
                            {"before_init", before_init, kTrapped}};
 
-/// Exit status and output of this program with a case.
+/// Returns exit status and output of this program with a case.
 int run_child(const std::string& self, const std::string& file, const Case& test) {
   const std::string command = "'" + self + "' '" + file + "' " + test.name + " 2>&1";
   std::FILE* pipe = popen(command.c_str(), "r");

@@ -1,7 +1,7 @@
-// What an application does with CUDA beside gshmem: a thread that captures a graph in global mode
-// while another one joins a job, moves data and leaves; a context of its own; children that a PE
-// forks. Each scenario runs in processes of its own. Usage: process_test NIC... Exit 0, 1 with what
-// went wrong, 77 without a GPU.
+// Tests CUDA calls of an application beside gshmem: a thread that captures a graph in global mode
+// while another one joins a job, moves data and leaves; a context of the application; children that
+// a PE forks. Each scenario runs in processes of its own. Usage: process_test NIC... Exit 0, 1 with
+// the errors, 77 without a GPU.
 #include "tests/device/faults/jobs.h"
 
 #include <cuda.h>
@@ -22,7 +22,8 @@ namespace {
     }                                                          \
   } while (false)
 
-/// A thread that captures until the object goes. The graph has to be whole then, and to run.
+/// A thread that captures until the object is destroyed. The graph must be complete then, and must
+/// run.
 class Capture {
  public:
   Capture() : thread_([this] { run(); }) {
@@ -42,7 +43,7 @@ class Capture {
     int value = 0;
     REQUIRE_CUDA(cudaMalloc(&word, sizeof(int)));
     REQUIRE_CUDA(cudaMemset(word, 0, sizeof(int)));
-    REQUIRE_CUDA(cudaStreamCreate(&stream));  // one that the default stream waits for
+    REQUIRE_CUDA(cudaStreamCreate(&stream));  // the default stream synchronizes with it
     REQUIRE_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
     begun_ = true;
     while (!end_) std::this_thread::yield();
@@ -58,7 +59,7 @@ class Capture {
   std::thread thread_;
 };
 
-/// Init, heap, transfers of both kinds by the host, a context, atomics, finalize.
+/// Runs init, heap, transfers of both kinds by the host, a context, atomics, finalize.
 int job_in_capture() {
   const Capture capture;
   gshmem_init();
@@ -92,7 +93,7 @@ void test_capture(const std::string& nic) {
   }
 }
 
-/// A function of the driver as it was in CUDA 11.0.
+/// Returns a function of the driver as it was in CUDA 11.0.
 template <class Function>
 Function driver(const char* name) {
   void* address = nullptr;
@@ -116,8 +117,8 @@ int own_context() {
   return refused == GSHMEMX_ERROR_NOT_SUPPORTED && accepted == GSHMEMX_SUCCESS ? 0 : 5;
 }
 
-/// Runs `body` in a forked child of this PE, as Python's multiprocessing does. Whether it ended by
-/// `code`: its exit code, or 128 + signal.
+/// Runs `body` in a forked child of this PE, as Python's multiprocessing does. Returns whether it
+/// ended by `code`: its exit code, or 128 + signal.
 template <class Body>
 bool child_ends(const char* name, int code, const Body& body) {
   std::fflush(nullptr);
@@ -134,7 +135,7 @@ bool child_ends(const char* name, int code, const Body& body) {
   return end == code;
 }
 
-/// What children call does nothing to the job of a PE that has a GPU; it goes on.
+/// Calls of children do not affect the job of a PE that has a GPU; it goes on.
 int job_with_children() {
   gshmem_init();
   const int me = gshmem_my_pe();

@@ -1,5 +1,5 @@
-// Kernels that do nothing but one call, by family: check_registers.py sees to it that a block of
-// 1024 threads can make each, as a whole program and as relocatable code.
+// Kernels that make one call each, by family: check_registers.py checks that a block of 1024
+// threads can run each, as a whole program and as relocatable code.
 #include <gshmem/blocks.h>
 #include <gshmem/gshmem.h>
 #include <gshmem/tile.hpp>
@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
-/// Arguments and results lie in memory, as a real program has them.
+/// Arguments and results are in memory, as in a real program.
 struct Work {
   gshmem_team_t team;
   gshmem_ctx_t ctx;
@@ -77,7 +77,7 @@ CALL(wait_until_some,
 CALL(wait_until_all_vector,
      gshmem_uint64_wait_until_all_vector(w->words, w->n, w->states, GSHMEM_CMP_GE, w->words))
 
-// Order and meetings in other scopes, contexts, handles, teams.
+// Order and synchronization in other scopes, contexts, handles, teams.
 STATUS(quiet_status, gshmemx_quiet_status())
 CALL(flush_block, gshmemx_flush_block())
 CALL(pe_quiet_block, gshmemx_pe_quiet_block(w->pe))
@@ -96,7 +96,7 @@ CALL(qp_put_nbi,
 STATUS(team_translate_pe, gshmem_team_translate_pe(w->team, w->pe, w->team))
 CALL(ask_smem, gshmemx_ask_smem(1))
 
-// Tiles of half as many rows as columns.
+// Tiles with half as many rows as columns.
 template <class T>
 __device__ auto tile(const char* first, const Work* w) {
   const int rows = static_cast<int>(w->n);

@@ -1,5 +1,5 @@
-// Kernels of few registers: a block of 1024 threads allows 64 at most, two of them on an SM 32. The
-// compiler has to fit what the library does into them, also in relocatable code, where it does so
+// Kernels with few registers: a block of 1024 threads allows at most 64, two of them on an SM 32.
+// The compiler has to fit the library's code into them, also in relocatable code, where it does so
 // only for functions of this unit.
 #include <gshmem/gshmem.h>
 

@@ -1,14 +1,14 @@
-// What dormant communication costs a kernel: two streaming kernels, each alone and with one call
-// behind a flag that is never set. check_registers.py compiles this unit and compares the registers
-// of STREAM_x and MARCH_x with those of STREAM_alone and MARCH_alone. Families that are not here
-// are in calls.cu.
+// Measures what dormant communication costs a kernel: two streaming kernels, each alone and with
+// one call after a flag that is never set. check_registers.py compiles this unit and compares the
+// registers of STREAM_x and MARCH_x with those of STREAM_alone and MARCH_alone. calls.cu has the
+// other families.
 #include <gshmem/burst.hpp>
 
 #include <cstddef>
 #include <cstdint>
 
-/// Arguments of the dormant calls. They lie in memory, as a real program has them, so that only
-/// what the call itself costs is counted.
+/// Arguments of the dormant calls. They are in memory, as in a real program, so that only the cost
+/// of the call itself counts.
 struct Target {
   std::uint64_t* signal;
   char* heap;
@@ -30,11 +30,11 @@ struct Arrays {
   const double* __restrict__ e;
 };
 
-// Of a unit whose host code names kernels, as gshmem.hpp's does, nvlink keeps only those.
+// If a unit's host code names kernels, as gshmem.hpp's does, nvlink keeps only those.
 #define NAMED(KERNEL) const void* named_##KERNEL = reinterpret_cast<const void*>(&KERNEL);
 
-// A grid-stride loop; the neighbours in five arrays enter every element. Little lives across the
-// call: the position.
+// A grid-stride loop; the neighbours in five arrays enter every element. Only the position is live
+// across the call.
 #define STREAM(NAME, CALL)                                                                     \
   extern "C" __global__ void STREAM_##NAME(double* __restrict__ out, Arrays in, double scale,  \
                                            std::size_t n, const Target* to) {                  \
@@ -52,7 +52,7 @@ struct Arrays {
   NAMED(STREAM_##NAME)
 
 // A column marched through planes of `n` elements, three neighbours of three arrays carried in
-// registers: 20 of them live across the call.
+// registers: 20 of them are live across the call.
 #define MARCH(NAME, CALL)                                                                        \
   extern "C" __global__ void MARCH_##NAME(double* __restrict__ out, Arrays in, double scale,     \
                                           std::size_t n, std::size_t planes, const Target* to) { \
@@ -115,7 +115,7 @@ STRIDED(gshmemx_, _warp)
 STRIDED(gshmemx_, _block)
 
 #if !defined(COPIES_ALONE)
-// Order, barriers, and what goes by contexts and handles.
+// Order, barriers, and calls with contexts and handles.
 STREAM(fence, gshmem_fence())
 KERNELS(quiet, gshmem_quiet())
 STREAM(sync_all, gshmem_sync_all())

@@ -1,5 +1,5 @@
-// What the translation units of this test share. Each holds kernels of its own that use gshmem, and
-// so its own device state when compiled without -rdc.
+// Shared by the translation units of this test. Each has kernels of its own that use gshmem, and so
+// its own device state when compiled without -rdc.
 #pragma once
 
 /// What a unit's kernels see; read from symmetric memory after the launch.
@@ -8,7 +8,7 @@ struct Seen {
   int from_left;  ///< put by the PE on the left
 };
 
-/// Launches the unit's kernel on `seen`, a symmetric object. 0, or a cudaError_t.
+/// Launches the unit's kernel on `seen`, a symmetric object. Returns 0, or a cudaError_t.
 using Launch = int (*)(Seen* seen);
 int launch_first(Seen* seen);
 int launch_second(Seen* seen);

@@ -1,5 +1,5 @@
-// Every unit's kernels find their PE: two units of the program and one of a shared library, and a
-// second round of init.
+// Tests that every unit's kernels find their PE: two units of the program and one of a shared
+// library, and a second round of init.
 #include "kernels.h"
 
 #include <gshmem/gshmem.h>

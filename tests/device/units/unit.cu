@@ -1,4 +1,4 @@
-// One translation unit with a kernel; compiled three times, LAUNCH names the function it offers.
+// One translation unit with a kernel; it is compiled three times, and LAUNCH names its function.
 #include "kernels.h"
 
 #include <gshmem/gshmem.h>
