@@ -1,5 +1,5 @@
-// Catches what a test writes to descriptor 2. A sequenced-packet socket keeps the boundaries of
-// write(2): each element of writes() is what one call wrote.
+// Captures what a test writes to descriptor 2. A sequenced-packet socket keeps the boundaries of
+// write(2): each element of writes() is the text of one call.
 #pragma once
 
 #include "host/base/error.h"
@@ -31,7 +31,7 @@ class StderrCapture {
   StderrCapture(const StderrCapture&) = delete;
   StderrCapture& operator=(const StderrCapture&) = delete;
 
-  /// What has been written since the last call, one element per write(2).
+  /// Returns the text since the last call, one element per write(2).
   [[nodiscard]] std::vector<std::string> writes() {
     std::vector<std::string> all;
     std::string buffer(1 << 16, '\0');
@@ -41,7 +41,7 @@ class StderrCapture {
       all.push_back(buffer.substr(0, static_cast<std::size_t>(size)));
     }
   }
-  /// The same as one text.
+  /// Returns it as one text.
   [[nodiscard]] std::string text() {
     std::string all;
     for (const std::string& one : writes()) all += one;
@@ -53,7 +53,7 @@ class StderrCapture {
   int read_end_ = -1;
 };
 
-/// What `run` writes where lines of the log from INFO on are shown.
+/// Returns what `run` writes while lines of the log from INFO on are shown.
 template <class Run>
 std::vector<std::string> said_at_info(Run run) {
   StderrCapture capture;

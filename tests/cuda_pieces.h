@@ -10,7 +10,7 @@ namespace gshmem::test {
 
 inline constexpr std::size_t kPiece = 2 << 20;
 
-/// `pieces` times kPiece bytes of GPU `device`. Errors: GSHMEMX_ERROR_CUDA.
+/// Maps `pieces` times kPiece bytes of GPU `device`. Errors: GSHMEMX_ERROR_CUDA.
 inline CUdeviceptr map_pieces(int device, std::size_t pieces,
                               unsigned handle_types = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) {
   const CudaDriver* const cuda = CudaDriver::get();

@@ -1,5 +1,5 @@
-// For children that a process under test has forked without exec. Included by tests of what they
-// must not hold and do; by one file of a program.
+// For children that a process under test has forked without exec: tests check what they must not
+// hold or do. Included by such tests, in one file of a program.
 #pragma once
 
 #include <fcntl.h>
@@ -9,11 +9,11 @@
 
 namespace gshmem::test {
 
-/// A child sets it before it exits: the threads that it lacks cannot free what they had.
+/// A child sets it before it exits: it lacks the threads that would free their memory.
 inline bool no_leak_check = false;
 
-/// Keeps children alive until the test has seen what it waits for: no sleeps. Made by the test
-/// before its processes, and destroyed after they have ended.
+/// Keeps children alive until the test has seen what it waits for, without sleeps. The test creates
+/// it before its processes, and destroys it after they have ended.
 class Lifeline {
  public:
   Lifeline() {
@@ -25,8 +25,8 @@ class Lifeline {
   }
   Lifeline(const Lifeline&) = delete;
 
-  /// For the child of a process under test: returns when the test and all those processes have let
-  /// go. Nobody waits for the child's output.
+  /// For the child of a process under test: returns after the test and all those processes have
+  /// closed their ends. The child's output is not waited for.
   void hold() const {
     const int nowhere = ::open("/dev/null", O_WRONLY);
     ::dup2(nowhere, STDOUT_FILENO);
@@ -36,8 +36,8 @@ class Lifeline {
     char byte = 0;
     (void)!::read(ends_[0], &byte, 1);
   }
-  /// The calling process gets a child that does nothing else. Returns when the child has run: what
-  /// libraries let go of in a forked child is gone by then.
+  /// Gives the calling process a child that only holds. Returns when the child runs: libraries have
+  /// released their part in it by then.
   void fork_holder() const {
     int ready[2];
     if (::pipe(ready) != 0) throw std::runtime_error("pipe");
@@ -62,7 +62,7 @@ class Lifeline {
 
 }  // namespace gshmem::test
 
-/// Asked by LeakSanitizer (sanitizer/lsan_interface.h) where there is one.
+/// LeakSanitizer calls it (sanitizer/lsan_interface.h).
 extern "C" __attribute__((used, visibility("default"))) inline int __lsan_is_turned_off() {
   return gshmem::test::no_leak_check ? 1 : 0;
 }

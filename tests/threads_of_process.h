@@ -1,4 +1,4 @@
-// Threads of this process as /proc shows them, for tests of what a thread does while it waits.
+// Threads of this process in /proc, for tests of what a thread does while it waits.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace gshmem::test {
 
-/// The folders of this process's threads in /proc.
+/// Returns the folders of this process's threads in /proc.
 inline std::set<std::string> threads() {
   std::set<std::string> all;
   for (const auto& each : std::filesystem::directory_iterator("/proc/self/task"))
@@ -19,7 +19,7 @@ inline std::set<std::string> threads() {
   return all;
 }
 
-/// How often a thread has gone to sleep.
+/// Returns how often a thread has gone to sleep.
 inline std::uint64_t sleeps(const std::string& thread) {
   std::ifstream status(thread + "/status");
   const std::string name = "voluntary_ctxt_switches:";
@@ -28,11 +28,11 @@ inline std::uint64_t sleeps(const std::string& thread) {
   throw std::runtime_error("no count of sleeps in " + thread);
 }
 
-/// Finds the thread that something makes between the constructor and of_it().
+/// Finds the thread that was created between the constructor and of_it().
 class NewThread {
  public:
   NewThread() {
-    std::thread([] {}).join();  // TSan has one of its own from the first one on
+    std::thread([] {}).join();  // TSan has a thread of its own from the first one on
     others_ = threads();
   }
   [[nodiscard]] std::string of_it() const {

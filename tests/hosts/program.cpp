@@ -1,7 +1,7 @@
-// One PE of a job on several hosts (tests/hosts/run.sh), by the name of what it is to live through.
-// The runtime's own objects but for its network path, of which it has none: PEs of other hosts are
-// known, their memory is not reached (HOSTS_ALL_MAPPED=1: it is, by fabric handles). So it uses
-// host calls only, and no gshmem_barrier_all.
+// One PE of a job on several hosts (tests/hosts/run.sh), with the name of its scenario. It uses the
+// runtime's own objects but no network path: PEs of other hosts are known, but their memory is not
+// reached (HOSTS_ALL_MAPPED=1: it is, by fabric handles). So it makes host calls only, and no
+// gshmem_barrier_all.
 #include "host/runtime/process.h"
 
 #include "tests/bootstrap/conformance.h"
@@ -69,8 +69,6 @@ gshmemx_fault_t print_fault() {
   return fault;
 }
 
-/// All PEs but `without` meet, by what is no part of the job: who has seen its error leaves only
-/// when the others have seen theirs, and not that it left.
 std::string mark_of(int pe) {
   return std::string(std::getenv("HOSTS_FOLDER")) + "/met." + std::to_string(pe);
 }
@@ -80,6 +78,8 @@ void await_folder(const Shape& job, int without) {
       std::this_thread::sleep_for(std::chrono::milliseconds(2));
   }
 }
+/// All PEs but `without` synchronize outside of the job: a PE that has its error leaves only after
+/// the others have theirs, so that they do not see it leave.
 void meet_in_folder(const Shape& job, int without = -1) {
   std::ofstream(mark_of(job.me)) << "\n";
   await_folder(job, without);
@@ -102,7 +102,7 @@ void check_teams(const Shape& job) {
 }
 
 void check_collectives(const Shape& job) {
-  // What does not change on the way: every PE gets the offset, every host the memory.
+  // The offset is the same for all PEs, and the memory for all hosts.
   auto* first = static_cast<char*>(gshmem_malloc(1000));
   auto* second = static_cast<char*>(gshmem_calloc(8, 1 << 10));
   CHECK(first != nullptr && second > first);
@@ -110,7 +110,7 @@ void check_collectives(const Shape& job) {
   for (int pe = 0; pe < job.n; ++pe)
     CHECK(::pe().agree_status("test", job.me == pe ? 20 + pe : 0) == 20 + pe);
   CHECK(pe().agree_status("test", 0) == 0);
-  CHECK(pe().host_sync("test", GSHMEM_TEAM_SHARED) == GSHMEMX_SUCCESS);  // its members alone meet
+  CHECK(pe().host_sync("test", GSHMEM_TEAM_SHARED) == GSHMEMX_SUCCESS);  // of its members only
   gshmem_free(second);
   gshmem_free(first);
   constexpr int kBarriers = 200;
@@ -121,7 +121,7 @@ void check_collectives(const Shape& job) {
   CHECK(gshmemx_last_fault(nullptr) == GSHMEMX_SUCCESS);
 }
 
-/// Collectives alone: all that those of every bootstrap do, and more bytes.
+/// Runs the collectives of the conformance suite, and some with more bytes.
 void collectives() {
   const gshmem::Config config = gshmem::Config::from_env();
   gshmem::test::conformance(
@@ -164,7 +164,8 @@ void late() {
   } else {
     (void)gshmem_malloc(64);
     const gshmemx_fault_t fault = print_fault();
-    // Who is told first ends the job's waits; the others may hear of its leaving before their time.
+    // The first PE that gets the error ends the job's waits; the others may learn of that before
+    // their time.
     CHECK(fault.code == GSHMEMX_ERROR_TIMEOUT || fault.code == GSHMEMX_ERROR_PEER_FAILED);
     if (fault.code == GSHMEMX_ERROR_TIMEOUT)
       CHECK(said(fault, "PE " + std::to_string(job.last()) + " did not reach"));
@@ -188,7 +189,7 @@ void compute() {
   CHECK(seconds_since(start) > kSeconds - 1);
 }
 
-/// `call` must end because of `victim`, on all but PE `without`, and finalize must return.
+/// Checks that `call` ends because of `victim`, on all but PE `without`, and that finalize returns.
 template <class Call>
 void expect_peer_failed(const Shape& job, int without, int victim, const char* what,
                         const Call& call) {
@@ -200,7 +201,7 @@ void expect_peer_failed(const Shape& job, int without, int victim, const char* w
   CHECK(fault.code == GSHMEMX_ERROR_PEER_FAILED);
   CHECK(fault.pe == victim);
   CHECK(said(fault, "PE " + std::to_string(victim) + " " + what));
-  CHECK(waited < number("GSHMEM_TIMEOUT"));  // not by that one
+  CHECK(waited < number("GSHMEM_TIMEOUT"));  // this limit has not ended it
   meet_in_folder(job, without);
   const auto leaving = Clock::now();
   gshmem_finalize();
@@ -211,7 +212,7 @@ void expect_peer_failed(const Shape& job, int without, int victim, const char* w
 void allocate() { (void)gshmem_malloc(64); }
 
 /// PE HOSTS_VICTIM is killed; with HOSTS_CHILD=1 a child of it, forked without exec, lives on until
-/// the others have met.
+/// the others have synchronized.
 void outlive_job(const Shape& job, int victim) {
   if (number("HOSTS_CHILD") == 0 || ::fork() != 0) return;
   const int nowhere = ::open("/dev/null", O_WRONLY);
@@ -257,12 +258,12 @@ void cut() {
   const std::string folder = std::getenv("HOSTS_FOLDER");
   if (job.me == 0) std::ofstream(folder + "/ready") << "\n";
   while (!std::ifstream(folder + "/cut")) std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  // Which side a host is on decides who is out of reach.
+  // The side of a host decides which PEs are out of reach.
   const int victim = job.on_last_host() ? 0 : job.last() / job.pes * job.pes;
   expect_peer_failed(job, -1, victim, "cannot be reached", allocate);
 }
 
-/// It goes down and comes up again, while PEs send by it.
+/// The link goes down and comes up again, while PEs send over it.
 void outage() {
   gshmem_init();
   const Shape job;

@@ -1,9 +1,9 @@
-// One PE of a job on several hosts (run.sh) that puts to all others and meets them, again and
-// again, until its job breaks: the link of the last host goes down ("cut"), or only the one for
-// data does ("cut_data"; "cut_data_one": and only PE 0 puts; "cut_port": it is the NIC's own port,
-// by which that host's PEs do not even reach themselves any more), or all PEs of the last host are
-// killed ("kill"), or one of them is ("kill_one"). Every PE that is left must get an error that
-// names one it cannot reach, within GSHMEM_TIMEOUT, and leave by gshmem_finalize.
+// One PE of a job on several hosts (run.sh) that puts to all others and synchronizes with them,
+// repeatedly, until its job breaks: the link of the last host goes down ("cut"), or only the one
+// for data does ("cut_data"; "cut_data_one": and only PE 0 puts; "cut_port": it is the NIC's own
+// port, so that host's PEs do not reach even themselves), or all PEs of the last host are killed
+// ("kill"), or one of them is ("kill_one"). Every remaining PE must get an error that names one
+// that it cannot reach, within GSHMEM_TIMEOUT, and leave by gshmem_finalize.
 #include <gshmem/gshmem.hpp>
 
 #include <algorithm>
@@ -42,21 +42,21 @@ struct Job {
   [[nodiscard]] bool dies(int pe) const {
     return (what == "kill" && on_last_host(pe)) || (what == "kill_one" && pe == n - 1);
   }
-  /// This PE has lost `pe`.
+  /// Has this PE lost `pe`?
   [[nodiscard]] bool lost(int pe) const {
     if (pe < 0 || pe >= n) return false;
     if (what == "kill" || what == "kill_one") return dies(pe);
     return is_cut_off(me, pe);
   }
-  /// The link lies between them.
+  /// Is the link between them?
   [[nodiscard]] bool is_cut_off(int from, int to) const {
     return on_last_host(from) != on_last_host(to) || (what == "cut_port" && on_last_host(to));
   }
-  /// That fault is what has to come.
+  /// Is that fault the expected one?
   [[nodiscard]] bool explains(const gshmemx_fault_t& fault) const {
     const std::string name = "PE " + std::to_string(fault.pe);
     if (std::string(fault.message).find(name) == std::string::npos) return false;
-    // News of a PE that this one still reaches: it has lost another, and says which.
+    // A report of a PE that this one still reaches: it has lost another, and names it.
     const std::string news = name + " was stopped by a fault: ";
     const bool told = fault.code == GSHMEMX_ERROR_PEER_FAILED &&
                       std::string(fault.message).find(news) != std::string::npos;
@@ -64,8 +64,8 @@ struct Job {
     return (fault.code == GSHMEMX_ERROR_PEER_FAILED || fault.code == GSHMEMX_ERROR_NIC) &&
            lost(fault.pe);
   }
-  /// News of a PE that has lost one behind a link for data: the one that they name is on the other
-  /// side of the link.
+  /// Checks the report of a PE that has lost another one across a data link: the PE that it names
+  /// is on the other side of the link.
   [[nodiscard]] bool names_the_cut(const gshmemx_fault_t& fault) const {
     if (what.rfind("cut_", 0) != 0) return true;
     const std::string text = fault.message, by = " was stopped by a fault: ";
@@ -117,7 +117,8 @@ void check_round(const Job& job, const Memory& memory, long round) {
   if (healthy()) CHECK(count == static_cast<std::uint64_t>((round + 1) * putting));
 }
 
-/// One round: a pattern into every PE, a count at every PE, a meeting, and a look at what came.
+/// Runs one round: puts a pattern to every PE, counts at every PE, synchronizes, and checks what
+/// arrived.
 void put_and_meet(const Job& job, const Memory& memory, long round) {
   std::fill_n(memory.mine, kWords, pattern(job.me, round));
   for (int pe = 0; pe < job.n && job.puts(job.me); ++pe) {
@@ -126,12 +127,13 @@ void put_and_meet(const Job& job, const Memory& memory, long round) {
     gshmem_uint64_atomic_inc(memory.counter, pe);
   }
   gshmem_barrier_all();
-  if (!healthy()) return;  // what came may be of any round
+  if (!healthy()) return;  // the data may be of any round
   check_round(job, memory, round);
-  gshmem_barrier_all();  // the next round overwrites
+  gshmem_barrier_all();  // the next round overwrites it
 }
 
-/// Who has seen its error leaves only when the others have seen theirs, and not that it left.
+/// A PE that has its error leaves only after the others have theirs, so that they do not see it
+/// leave.
 void meet_in_folder(const Job& job) {
   const std::string prefix = job.folder + "/met.";
   std::ofstream(prefix + std::to_string(job.me)) << "\n";
@@ -157,7 +159,7 @@ int main(int argc, char** argv) {
   const Job job{.what = argv[1]};
   const Memory memory(job.n);
   long round = 0;
-  auto last_good = Clock::now();  // when the last round ended that all were in
+  auto last_good = Clock::now();  // end of the last complete round
   const auto go_on_until = [&](long end) {
     while (healthy() && round != end) {
       put_and_meet(job, memory, round++);
@@ -176,7 +178,7 @@ int main(int argc, char** argv) {
               fault.message);
   CHECK(job.explains(fault));
   CHECK(waited < 2 * timeout);  // GSHMEM_TIMEOUT bounds it; the rest is for busy machines
-  // What is called from here on fails too, without a wait for its own time to pass.
+  // Later calls fail, too, without a wait for their own time limit.
   fails_at_once("barrier_all", timeout, gshmem_barrier_all);
   fails_at_once("quiet", timeout, gshmem_quiet);
   fails_at_once("malloc", timeout, [] { (void)gshmem_malloc(64); });

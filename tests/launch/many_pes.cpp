@@ -1,11 +1,11 @@
 // Many PEs on one machine: many_pes threads|processes N [NEIGHBOURS]. Each PE does init, an atomic
 // on each of the NEIGHBOURS PEs after it (1; with 0 it only ends), 10 malloc and free, 100 barriers
-// (3 over the soft NIC) and finalize. Prints the time of the slowest PE for each, the memory that a
-// PE takes after init and after the atomics, and the descriptors of all; those of processes without
-// what they share with others. Then the processor time that the soft NIC and each PE took on
-// average for init, the atomics, a barrier and finalize, in ms. Over the soft NIC also how many
-// queue pairs a PE has, on average: with its neighbours, and with those that barriers reach. Exit 0
-// = all went well, 1 = not, 2 = misuse.
+// (3 over the soft NIC) and finalize. Prints the time of the slowest PE for each, the memory of a
+// PE after init and after the atomics, and the descriptors of all; for processes without memory
+// that they share. Then it prints the processor time in ms that the soft NIC and each PE took on
+// average for init, the atomics, a barrier and finalize. Over the soft NIC it also prints how many
+// queue pairs a PE has on average: with its neighbours, and with those that barriers reach. Exit 0
+// = success, 1 = errors, 2 = misuse.
 #include <gshmem/gshmem.hpp>
 
 #include <dirent.h>
@@ -29,7 +29,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// The slowest PE of each phase, in microseconds. In memory that all PEs share.
+/// The slowest PE of each phase, in microseconds. It is in memory that all PEs share.
 struct Times {
   std::atomic<long> init{0}, first_use{0}, malloc{0}, barrier{0}, finalize{0};
   std::atomic<long> kilobytes{0}, used_kilobytes{0}, descriptors{0};
@@ -45,7 +45,7 @@ void keep_most(std::atomic<long>& most, Clock::time_point start, long calls) {
   }
 }
 
-/// Kilobytes in memory that no other process has.
+/// Returns the kilobytes of memory that no other process has.
 long own_kilobytes() {
   std::ifstream in("/proc/self/smaps_rollup");
   long sum = 0;
@@ -65,13 +65,13 @@ long used_us() {
 long open_descriptors() {
   DIR* const folder = ::opendir("/proc/self/fd");
   if (!folder) return 0;
-  long count = -3;  // ".", "..", and the one of this very look
+  long count = -3;  // minus ".", "..", and the descriptor of this listing
   while (::readdir(folder)) ++count;
   ::closedir(folder);
   return count;
 }
 
-/// Of this process on the soft NIC; 0 where there is none.
+/// Returns the queue pairs of this process on the soft NIC; 0 without it.
 long queue_pairs() {
   void* const library = ::dlopen("libgshnic.so", RTLD_NOW | RTLD_NOLOAD);
   if (library == nullptr) return 0;
@@ -87,14 +87,14 @@ void require(bool ok, const char* what) {
   std::_Exit(1);
 }
 
-/// Host threads of all PEs, not by the network.
+/// Synchronizes the host threads of all PEs without the network.
 void meet() { gshmem_free(gshmem_malloc(8)); }
 
-/// `counts`: it tells of its process, which had `before` kilobytes.
+/// Runs a PE. `counts`: it reports for its process, which had `before` kilobytes.
 void work(Times& times, int neighbours, bool counts, long before) {
   if (neighbours == 0) return;
   constexpr int kMallocs = 10;
-  // The soft NIC has its turn when the PEs on all cores have waited in vain.
+  // The soft NIC runs only when the PEs on all cores have polled in vain.
   const int barriers = queue_pairs() > 0 ? 3 : 100;
   auto* const counter = static_cast<std::uint64_t*>(gshmem_calloc(1, sizeof(std::uint64_t)));
   require(counter != nullptr, "gshmem_calloc");
@@ -169,7 +169,7 @@ int one_process(Times& times, int neighbours) {
 }
 
 void as_processes(int n, Times& times, int neighbours) {
-  // A port for rank 0: by the process id, as tests run side by side.
+  // The port of rank 0 depends on the process id, because tests run side by side.
   const std::string address = "127.0.0.1:" + std::to_string(20000 + ::getpid() % 12000);
   (void)::setenv("GSHMEM_BOOTSTRAP", "uid", 1);
   (void)::setenv("GSHMEM_UID_ADDRESS", address.c_str(), 1);
@@ -209,7 +209,7 @@ int main(int argc, char** argv) {
               times.all_pairs / n);
   std::printf(" %.3g, %.3g, %.3g, %.3g |\n", used(times.init_used), used(times.first_use_used),
               used(times.barrier_used), used(times.finalize_used));
-  // Two queues to each neighbour on both sides, two to the own PE, and what answers those.
+  // Two queues to each neighbour on both sides, two to the PE itself, and their peers.
   const char* const connect = std::getenv("GSHMEM_CONNECT");
   if (connect != nullptr && connect == std::string("use") && neighbours > 0 && 2 * neighbours < n)
     require(times.used_pairs == 4L * n * (1 + neighbours), "queue pairs that nobody needs");

@@ -1,6 +1,6 @@
-// with_fabric N COMMAND...: runs COMMAND with GSHMEM_DEVICE=cuda where the first N GPUs give their
-// memory fabric handles and take those of each other, asked of the CUDA driver itself, else says
-// why not and exits with 77.
+// with_fabric N COMMAND...: runs COMMAND with GSHMEM_DEVICE=cuda if the first N GPUs can export and
+// import fabric handles of each other's memory, according to the CUDA driver. Otherwise it prints
+// why and exits with 77.
 #include "host/base/cuda_driver.h"
 #include "transport/p2p/cuda_heap.h"
 
@@ -20,8 +20,8 @@ namespace {
   std::exit(77);
 }
 
-/// Makes and exports one allocation with both kinds of handles. It stays until the process ends,
-/// or becomes another one.
+/// Makes and exports one allocation with both kinds of handles. It stays until the process ends, or
+/// becomes another program.
 p2p::FabricHandle export_from(const CudaDriver& cuda, int device) {
   int supported = 0;
   (void)cuda.cuDeviceGetAttribute(&supported, p2p::kFabricSupported, device);

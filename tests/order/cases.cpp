@@ -1,5 +1,5 @@
-// Runs the programs of cases.def under the order checker, with two PEs as threads, and compares
-// what is reported with what the specification says.
+// Runs the programs of cases.def under the order checker, with two PEs as threads, and compares the
+// reports with the specification.
 #include <gshmem/gshmem.hpp>
 
 #include <atomic>
@@ -33,7 +33,7 @@ struct Pe {
   int me;
   int seen = 0;
 
-  /// A word of cases.def.
+  /// Executes a word of cases.def.
   void step(std::string word) {
     gshmem_ctx_t on = GSHMEM_CTX_DEFAULT;
     int pe = 1 - me;
@@ -115,7 +115,7 @@ void run(const gshmem::Runtime& runtime) {
   Pe pe{static_cast<Arrays*>(gshmem_malloc(sizeof(Arrays))), GSHMEM_CTX_INVALID, runtime.my_pe()};
   if (gshmem_ctx_create(0, &pe.ctx) != 0) throw std::runtime_error("no context");
   for (const Case& each : kCases) {
-    // ThreadSanitizer may overlook what happens at the same moment; it never makes up a race.
+    // ThreadSanitizer may miss simultaneous accesses; it never reports a race that is none.
     for (int round = 0; round < (each.races ? 5 : 1); ++round) {
       const int before = reports.load();
       gshmem_barrier_all();
@@ -135,7 +135,7 @@ void run(const gshmem::Runtime& runtime) {
 
 }  // namespace
 
-// ThreadSanitizer asks the program for these.
+// ThreadSanitizer calls these functions of the program.
 extern "C" {
 __attribute__((visibility("default"))) void __tsan_on_report(void*) { reports.fetch_add(1); }
 __attribute__((visibility("default"))) const char* __tsan_default_options() {

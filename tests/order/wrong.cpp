@@ -1,5 +1,6 @@
-// Programs whose mistakes gshmem-check names; a comment at a line says which word of its report is
-// there. Without a mistake: "fence". What a comment of the program ignores: "ignored".
+// Programs with mistakes that gshmem-check names; a comment at a line says which word of its report
+// must point there. Without a mistake: "fence". Ignored because of a comment in the program:
+// "ignored".
 #include <gshmem/gshmem.hpp>
 
 #include <cstdio>

@@ -9,7 +9,7 @@ using Catch::Contains;
 
 namespace {
 
-/// What a report with one row prints.
+/// Returns the printed report with one row.
 std::string printed(const std::string& format, Shows shows, const Row& row) {
   std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::tmpfile(), &std::fclose);
   REQUIRE(file);

@@ -8,7 +8,7 @@ using namespace perftest;
 
 namespace {
 
-/// A message of `key` with its guard, as it should arrive.
+/// Returns a message of `key` with its guard, as it should arrive.
 std::vector<std::byte> arrived(const PatternKey& key) {
   std::vector<std::byte> image(key.size);
   fill_pattern(image, key);

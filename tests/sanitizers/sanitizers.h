@@ -1,10 +1,10 @@
-// What the sanitizers of this unit are: g++ says so by macros, clang 14 by features. Included by
-// tests whose sizes or limits differ under them.
+// Tells which sanitizers this unit is compiled with: g++ has macros for it, clang 14 features.
+// Included by tests whose sizes or limits differ under them.
 #pragma once
 
 namespace gshmem {
 
-// The macros first: some headers define __has_feature for compilers that lack it, as false.
+// The macros come first: some headers define __has_feature as false for compilers that lack it.
 #if defined(__SANITIZE_ADDRESS__)
 inline constexpr bool kUnderAsan = true;
 #elif defined(__has_feature)
@@ -19,7 +19,7 @@ inline constexpr bool kUnderTsan = __has_feature(thread_sanitizer);
 #else
 inline constexpr bool kUnderTsan = false;
 #endif
-/// Code takes several times as long.
+/// Code is several times slower.
 inline constexpr bool kSanitized = kUnderAsan || kUnderTsan;
 
 }  // namespace gshmem

@@ -1,6 +1,6 @@
-// A framework that knows NVSHMEM by name only: a weak symbol where it was linked, else the library
-// that it loads; and an extension, linked to NVSHMEM, that must meet the same job. Usage: framework
-// weak | framework load [EXTENSION]
+// A framework that knows NVSHMEM by name only: a weak symbol if it was linked, otherwise the
+// library that it loads. An extension that is linked to NVSHMEM must find the same job. Usage:
+// framework weak | framework load [EXTENSION]
 #include <dlfcn.h>
 
 #include <cstdio>
@@ -47,7 +47,7 @@ int load(const char* extension) {
   const auto allocate = find<void*(std::size_t)>(library, "nvshmem_malloc");
   const auto release = find<void(void*)>(library, "nvshmem_free");
   if (!init || !finalize || !my_pe || !n_pes || !allocate || !release) return 1;
-  // What is wrong is a status, and no exception that nobody catches.
+  // The error is a status, not an exception.
   setenv("GSHMEM_SYMMETRIC_SIZE", "much", 1);
   if (init(0, nullptr) == 0) return 1;
   unsetenv("GSHMEM_SYMMETRIC_SIZE");

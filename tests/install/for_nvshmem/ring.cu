@@ -1,4 +1,4 @@
-// A ring of NVSHMEM's style. Where PEs have no GPU, host calls do what the kernel does elsewhere.
+// A ring in NVSHMEM's style. If PEs have no GPU, host calls replace the kernel.
 #include <nvshmem.h>
 #include <nvshmemx.h>
 

@@ -1,6 +1,5 @@
-// The machine of device/core/machine.h for counting: every access is made, and noted by its kind.
-// One thread plays one lane of a warp that has come together: which one, and of how many, the test
-// says.
+// The machine of device/core/machine.h for counting: every access is executed, and counted by its
+// kind. One thread plays one lane of a converged warp; the test sets which one, and of how many.
 #pragma once
 
 #include <cstddef>
@@ -9,27 +8,28 @@
 
 namespace gshmem::device {
 
-/// What a call did that costs more than an instruction.
+/// Operations of a call that cost more than an instruction.
 struct Costs {
   unsigned returning_atomics = 0, other_atomics = 0;
-  unsigned gpu_fences = 0, system_fences = 0;  ///< that of a release addition included
+  unsigned gpu_fences = 0, system_fences = 0;  ///< with that of a release addition
   unsigned cursor_loads = 0, cursor_stores = 0;
   unsigned cached_loads = 0;  ///< of cursors that one thread at a time uses
   unsigned entry_stores = 0;  ///< of 16 bytes
   unsigned record_stores = 0, doorbells = 0;
   unsigned completion_loads = 0;
-  unsigned complete_fences = 0;  ///< after which stores are complete
+  unsigned complete_fences = 0;  ///< fences after which stores are complete
 };
 inline Costs costs;
 struct Lane {
   int rank = 0, size = 1;
-  std::uint64_t first = 0;  ///< what the first lane tells the others
+  std::uint64_t first = 0;  ///< the value that the first lane passes to the others
 };
 inline Lane lane;
-/// Between two polls of a wait: the test may change what is waited for, and the time.
+/// A function between two polls of a wait, by which the test may change the awaited value, and the
+/// time.
 struct Waiting {
   std::uint64_t now_ns = 1;
-  std::uint32_t left = 0;  ///< what the last poll found in front of it, where it says so
+  std::uint32_t left = 0;  ///< what the last poll found before it, if it says so
   void (*between_polls)() = [] {};
 };
 inline Waiting waiting;
@@ -168,7 +168,7 @@ inline bool look_is_due(unsigned polls) { return polls % 1024 == 0; }
 
 inline bool is_alone() { return lane.size == 1; }
 
-/// All lanes have come together; the first one has been played before the others.
+/// Converged lanes; the first one is played before the others.
 class Converged {
  public:
   explicit Converged(std::uint64_t) : shared_(true) {}

@@ -1,9 +1,8 @@
-// What a put on the network path costs the one who makes it, counted in the device's own code:
-// atomics, fences and stores, for a shared queue, an exclusive one, a warp that comes together, and
-// a burst, whose doorbell has a row of its own.
-// What calls that order cost where all PEs are mapped has rows, too: their fences. Prints a table
-// and fails when a number has grown (or shrunk: then its table is to be corrected). Clocks:
-// perftest/issue_cost.
+// Counts what a put on the network path costs its caller, in the device's own code: atomics, fences
+// and stores, for a shared queue, an exclusive one, a converged warp, and a burst, whose doorbell
+// has a row of its own. There are also rows for the fences of ordering calls when all PEs are
+// mapped. Prints a table and fails if a number has grown, or has shrunk, so that the table is
+// corrected. Clocks: perftest/issue_cost.
 #define GSHMEM_MACHINE <tests/model/cost/machine.h>
 #include <gshmem/device/api/burst.h>
 #include <gshmem/device/api/api_context.h>
@@ -14,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-// libgshmem's two entry points.
+// The two entry points of libgshmem.
 gshmem::device::Ambient* gshmemi_ambient(void) {
   static gshmem::device::Ambient ambient;
   return &ambient;
@@ -65,7 +64,7 @@ class Queue {
                                               .kind = setup.kind,
                                               .bell = setup.bell});
   }
-  /// One put of 8 bytes by every lane.
+  /// Every lane puts 8 bytes once.
   void put(int lanes) {
     char* at = heap_.data() + abi::kInternalBytes;
     for (int rank = 0; rank < lanes; ++rank) {
@@ -74,7 +73,7 @@ class Queue {
       device::nic::put(device::Thread{}, state_, at, at + 2048, 8, 0, device::nic::Reuse::kAtQuiet);
     }
   }
-  /// Costs of a put of a burst, and of the doorbell behind `puts` of them.
+  /// Returns the costs of a put of a burst, and of the doorbell after `puts` of them.
   std::pair<Costs, Costs> burst(int puts) {
     char* at = heap_.data() + abi::kInternalBytes;
     device::Burst<device::Thread> burst({}, state_, 0, true);
@@ -85,8 +84,8 @@ class Queue {
     burst.ring();
     return {put, std::exchange(costs, {})};
   }
-  /// Completes what was put, and returns the costs of two quiets: of the one that sees it, and of
-  /// another one.
+  /// Completes the puts, and returns the costs of two quiets: of the one that sees the completion,
+  /// and of another one.
   std::pair<Costs, Costs> quiets(int puts) {
     for (int i = 0; i < puts; ++i) put(1);
     completion_.wqe_counter = abi::Be16(static_cast<std::uint16_t>(puts - 1));
@@ -97,7 +96,7 @@ class Queue {
     device::nic::quiet(device::Thread{}, state_, "quiet");
     return {first, std::exchange(costs, {})};
   }
-  /// Costs of a call that orders where no PE is reached by the network.
+  /// Returns the costs of an ordering call when no PE is reached by the network.
   Costs mapped(const std::function<void(const device::State&)>& order) {
     state_.mapped_count = 1;
     state_.nic = {};
@@ -123,11 +122,11 @@ struct Case {
   const char* name;
   Setup setup;
   int lanes;
-  Costs expected;  ///< of all lanes
+  Costs expected;  ///< for all lanes
 };
 
-/// The third put: the first one also notes that the queue is used, and the second one looks what
-/// room there is.
+/// Measures the third put: the first one also marks the queue as used, and the second one reads how
+/// much room there is.
 Costs measured(const Case& one) {
   Queue queue(one.setup);
   queue.put(one.lanes);
@@ -204,7 +203,7 @@ int main() {
   good = print({"quiet", {.other_atomics = 1, .cursor_loads = 4, .completion_loads = 1}}, first) &&
          good;
   good = print({"quiet again", {.cursor_loads = 3}}, second) && good;
-  // A quiet completes; a fence orders. GPUs have an instruction for each.
+  // A quiet completes, a fence orders. GPUs have an instruction for each.
   const device::Thread self;
   const int own_queues = GSHMEMX_QP_DEFAULT;
   const auto caller = [](const device::State& state) { return gshmem::api::Caller{state, "test"}; };

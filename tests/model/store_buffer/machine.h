@@ -1,8 +1,8 @@
 // The machine of device/core/machine.h on the memory of memory.h: the same device code as in the
-// product, compiled with GSHMEM_MACHINE naming this file. Orders are those of the GPU's
+// product, compiled with GSHMEM_MACHINE set to this file. Orders are those of the GPU's
 // instructions, which are weaker than the CPU's: atomics and doorbells are relaxed, and atomics
-// without a result are under way when the call returns. Also threads of
-// a warp that come together (device/core/coop.h), which CPU mode does not have.
+// without a result may be pending when the call returns. It also has threads of a warp that
+// converge (device/core/coop.h), which CPU mode lacks.
 #pragma once
 
 #include "tests/model/store_buffer/model.h"
@@ -52,7 +52,7 @@ inline void store_release_gpu(std::uint64_t* p, std::uint64_t v) {
   model::store(p, &v, sizeof(v), model::Order::kReleaseGpu);
 }
 inline void store_doorbell(std::uint64_t* p, std::uint64_t v) { store_relaxed(p, v); }
-/// Not delayed: that is what device/core/machine_gpu.h relies on.
+/// Not delayed: device/core/machine_gpu.h relies on that.
 inline void store_register(std::uint64_t* p, std::uint64_t v) {
   model::step();
   model::model().memory.nic_store(p, &v, sizeof(v));
@@ -134,10 +134,10 @@ inline void pause_behind(unsigned polls, std::uint32_t) { pause(polls); }
 inline bool look_is_due(unsigned polls) { return polls % 1024 == 0; }
 [[noreturn]] inline void trap() { model::fail("trap"); }
 
-/// A thread may find itself alone where others are about to come.
+/// A thread may find itself alone although others are about to arrive.
 inline bool is_alone() { return model::model().random.chance(64); }
 
-/// Threads of a warp that arrive at a place together, with the same key.
+/// Threads of a warp that arrive at the same point together, with the same key.
 class Converged {
  public:
   explicit Converged(std::uint64_t key) : group_(model::converge(key)), rank_(group_->rank()) {}

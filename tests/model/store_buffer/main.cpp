@@ -1,7 +1,7 @@
 // Runs the queue protocol of the device library, the code itself, on memory that delays stores.
-// Usage: store_buffer [SEEDS [FIRST]]: so many runs, from seed FIRST (default 1) on. All of a run
-// follows from its seed: the shape of the queues, what threads call, who goes on, which store
-// moves.
+// Usage: store_buffer [SEEDS [FIRST]]: so many runs, from seed FIRST (default 1) on. A run follows
+// entirely from its seed: the shape of the queues, the calls of threads, which thread runs next,
+// which store moves.
 #include "tests/model/store_buffer/producer.h"
 
 #include <cstdio>
@@ -9,7 +9,7 @@
 #include <cstring>
 #include <memory>
 
-// libgshmem's two entry points: which block and thread the caller is, and faults, which are
+// The two entry points of libgshmem: which block and thread the caller is, and faults, which are
 // recorded here.
 gshmem::device::Ambient* gshmemi_ambient(void) {
   static gshmem::device::HostLane lane;
@@ -37,12 +37,13 @@ struct Shape {
   abi::Bell bell;
   bool by_record, fails, scarce;
   bool crowded;  ///< many threads, one shallow queue
-  bool mixed;    ///< every thread's queue is used as a shared one, too, by turns
+  bool mixed;    ///< every thread's queue is alternately used as a shared one, too
 };
 constexpr std::size_t kMostThreads = 6;
 
-/// Depth and batch: at most batch - 1 entries without a doorbell, 4 of a reservation, and 3 of the
-/// longest WQE that the counter does not tell of fit (tests/model/queue.pml).
+/// Chooses depth and batch: there must be room for at most batch - 1 entries without a doorbell, 4
+/// of a reservation, and 3 of the longest WQE that the counter does not include
+/// (tests/model/queue.pml).
 Shape shape_of(Random random) {
   constexpr std::uint32_t kDepths[][2] = {{8, 1}, {8, 2}, {16, 4}, {16, 8}};
   constexpr std::uint64_t kStarts[] = {0, 0, 3, 0x8000, 0xfffd, 0xfffffffe};
@@ -67,7 +68,7 @@ Shape shape_of(Random random) {
     shape.pes = shape.per_pe = 1;
     shape.calls = 60;
   } else if (random.below(6) == 0) {
-    // A warp whose threads come together; they share a reservation only in queues of this depth.
+    // A warp whose threads converge; they share a reservation only in queues of this depth.
     shape.threads = shape.lanes = 2 + random.below(3);
     shape.depth = random.below(2) ? 64 : 128;
     shape.batch = 16;
@@ -108,7 +109,7 @@ std::string name_of(std::uint64_t seed, const Shape& shape) {
   return text;
 }
 
-/// What a queue consists of, as transport/nic/queue_set.cpp lays it out for the product.
+/// The memory of a queue, in the layout of transport/nic/queue_set.cpp.
 struct QueueMemory {
   std::vector<char> entries;
   alignas(64) std::uint64_t doorbell = 0;

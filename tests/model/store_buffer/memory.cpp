@@ -29,7 +29,7 @@ void Memory::overlay(const Stores& stores, const void* p, void* to, std::size_t 
   }
 }
 
-/// The wanted store, or the first of those that must go before it.
+/// Returns the wanted store, or the first of those that must go before it.
 std::size_t Memory::first_to_go(const Stores& stores, std::size_t wanted) {
   if (stores[wanted].order != Order::kRelaxed) wanted = 0;
   for (std::size_t i = 0; i < wanted; ++i) {
@@ -38,7 +38,7 @@ std::size_t Memory::first_to_go(const Stores& stores, std::size_t wanted) {
   return wanted;
 }
 
-/// What the thread has asked for is made before it loads the result.
+/// Applies the thread's pending updates of these bytes before it loads them.
 void Memory::settle_updates(std::size_t buffer, const void* p, std::size_t bytes) {
   const auto at = reinterpret_cast<std::uintptr_t>(p);
   for (const Store& store : buffers_[buffer]) {
@@ -60,7 +60,7 @@ void Memory::store(std::size_t buffer, void* p, const void* from, std::size_t by
   buffers_[buffer].push_back(make(p, from, bytes, order, update));
 }
 
-/// On what the GPU sees now.
+/// Applies the store to what the GPU sees now.
 void Memory::apply(Store& store) const {
   std::uint64_t old = 0, value = 0;
   const void* p = reinterpret_cast<const void*>(store.at);
@@ -115,7 +115,7 @@ void Memory::leave(Stores& stores, std::size_t at) {
   }
   if (stores[at].update != Update::kReplace) apply(stores[at]);
   gpu_.push_back(stores[at]);
-  gpu_.back().order = Order::kRelaxed;  // said which stores of its thread go first: they have gone
+  gpu_.back().order = Order::kRelaxed;  // the stores that go first have gone
   gpu_.back().number = ++left_;
   stores.erase(stores.begin() + static_cast<std::ptrdiff_t>(at));
 }
@@ -152,7 +152,7 @@ void Memory::nic_load(View view, const void* p, void* to, std::size_t bytes) con
 
 void Memory::nic_store(void* p, const void* from, std::size_t bytes) {
   const auto at = reinterpret_cast<std::uintptr_t>(p);
-  // What the GPU saw before is not to overwrite this later.
+  // A value that the GPU saw before must not overwrite this one later.
   for (std::size_t i = 0; i < gpu_.size();) {
     if (overlap(gpu_[i], at, bytes)) {
       arrive(first_to_go(gpu_, i));

@@ -1,9 +1,9 @@
-// Memory that delays stores as far as a GPU may: a store waits in its thread's buffer, then is seen
-// by all threads of the GPU, later by the system (a NIC that reads host memory). Which store goes
-// when is random; only stores to the same bytes keep their order, a release stays behind all that
-// its thread stored before, and a fence waits. An atomic without a result goes as a store does, and
-// is made when it leaves. Loads are made in program order: what reordered
-// loads do is left to tests/model/queue.pml (SPLIT_POLL) and ThreadSanitizer.
+// Memory that delays stores as far as a GPU may. A store waits in its thread's buffer, is then seen
+// by all threads of the GPU, and later by the system (a NIC that reads host memory). Which store
+// goes when is random. Only stores to the same bytes keep their order, a release follows all
+// earlier stores of its thread, and a fence waits. An atomic without a result moves like a store,
+// and is executed when it leaves the buffer. Loads are executed in program order:
+// tests/model/queue.pml (SPLIT_POLL) and ThreadSanitizer cover reordered loads.
 #pragma once
 
 #include "tests/model/store_buffer/random.h"
@@ -14,37 +14,39 @@
 
 namespace gshmem::model {
 
-/// Who sees a store.
+/// Which observers see a store.
 enum class View { kGpu, kSystem };
 enum class Order { kRelaxed, kReleaseGpu, kReleaseSystem };
-/// What a store makes of the value that is there. All but the first are of 4 or 8 bytes.
+/// How a store changes the old value. All but the first have 4 or 8 bytes.
 enum class Update { kReplace, kAdd, kMax, kAnd, kOr, kXor };
 
-/// Bytes are in the process's memory once the system sees them, on the way until then.
+/// Bytes are in the process's memory after the system sees them, and pending until then.
 class Memory {
  public:
   Memory(std::size_t buffers, Random& random) : random_(random), buffers_(buffers) {}
   [[nodiscard]] std::size_t buffers() const { return buffers_.size(); }
 
-  /// What a thread sees: its own stores, and those that have left their buffers. At most 64 bytes.
+  /// Loads what a thread sees: its own stores, and those that have left their buffers. At most 64
+  /// bytes.
   void load(std::size_t buffer, const void* p, void* to, std::size_t bytes);
   void store(std::size_t buffer, void* p, const void* from, std::size_t bytes, Order order,
              Update update = Update::kReplace);
-  /// Own stores to these bytes have left the buffer: an atomic may be made.
+  /// Lets the thread's own stores to these bytes leave the buffer, so that an atomic may be
+  /// executed.
   void settle(std::size_t buffer, const void* p, std::size_t bytes);
-  /// The result of an atomic, which the GPU sees at once.
+  /// Stores the result of an atomic, which the GPU sees at once.
   void store_for_gpu(void* p, const void* from, std::size_t bytes);
 
-  /// Some store of the buffer is now seen by the GPU; false: there is none.
+  /// Lets the GPU see some store of the buffer; returns false if there is none.
   bool leave_one(std::size_t buffer);
-  /// Some store that the GPU sees is now seen by the system.
+  /// Lets the system see some store that the GPU sees.
   bool arrive_one();
-  /// Counts stores that the GPU sees; passed() those up to which the system has seen all.
+  /// Counts stores that the GPU sees; passed() counts those up to which the system has seen all.
   [[nodiscard]] std::uint64_t left() const { return left_; }
   [[nodiscard]] bool passed(std::uint64_t left) const;
   [[nodiscard]] bool settled() const;
 
-  /// A NIC's accesses. Its stores are not delayed.
+  /// Accesses of a NIC. Its stores are not delayed.
   void nic_load(View view, const void* p, void* to, std::size_t bytes) const;
   void nic_store(void* p, const void* from, std::size_t bytes);
 

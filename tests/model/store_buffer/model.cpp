@@ -9,7 +9,7 @@
 namespace gshmem::model {
 namespace {
 
-/// No run is as long: somebody waits for what does not come.
+/// No run is as long: a thread waits for something that does not happen.
 constexpr std::uint64_t kMaxSteps = 2'000'000;
 Model* current = nullptr;
 
@@ -60,7 +60,7 @@ void step() {
   if (run.random.chance(run.chances.change)) run.threads.switch_thread();
 }
 
-/// No store stays behind for as long as its thread waits.
+/// No store stays in its buffer as long as its thread waits.
 void pause() {
   step();
   Model& run = model();
@@ -116,7 +116,7 @@ int Group::rank() const {
   return static_cast<int>(at - lanes_.begin());
 }
 
-/// All of the group are here.
+/// Returns when all threads of the group have arrived.
 void Group::meet() {
   const std::uint64_t meeting = meetings_;
   if (++arrived_ == size()) {
@@ -139,7 +139,7 @@ std::uint64_t Group::value_of(int rank, std::uint64_t value) {
   return got;
 }
 
-/// The first to come waits a while for others.
+/// The first thread waits a while for others.
 std::shared_ptr<Group> converge(std::uint64_t key) {
   Model& run = model();
   const std::size_t self = run.threads.current();

@@ -1,5 +1,5 @@
-// The run that is in progress: threads of a GPU and a NIC on memory that delays stores. What the
-// machine (machine.h) and the NIC (nic.h) call.
+// The current run: threads of a GPU and a NIC on memory that delays stores. The machine (machine.h)
+// and the NIC (nic.h) call it.
 #pragma once
 
 #include "tests/model/store_buffer/memory.h"
@@ -14,20 +14,20 @@
 
 namespace gshmem::model {
 
-/// How likely it is, of 256, at each access.
+/// Probabilities, of 256, at each access.
 struct Chances {
   std::uint32_t leave, arrive, change;
-  std::size_t lazy;  ///< the buffer that stores leave only at fences, mostly
+  std::size_t lazy;  ///< the buffer that stores mostly leave at fences only
 };
 
-/// Threads of a warp between their meeting and the last use of their group.
+/// Threads of a warp from their convergence to the last use of their group.
 class Group {
  public:
   explicit Group(std::uint64_t key) : key_(key) {}
   [[nodiscard]] int size() const { return static_cast<int>(lanes_.size()); }
-  /// Position of the calling thread.
+  /// Returns the position of the calling thread.
   [[nodiscard]] int rank() const;
-  /// __syncwarp: what the others have stored is seen, also by fences (PTX, causality order).
+  /// __syncwarp: stores of the other threads are seen, also by fences (PTX, causality order).
   void sync();
   /// __shfl_sync: all pass a value and get that of `rank`.
   std::uint64_t value_of(int rank, std::uint64_t value);
@@ -46,7 +46,7 @@ class Group {
 /// One run. There is one at a time.
 class Model {
  public:
-  /// `lanes` threads are a warp; 1: none is. The NIC is the last thread.
+  /// `lanes` threads are a warp; 1: there is no warp. The NIC is the last thread.
   Model(std::uint64_t seed, std::size_t producers, std::size_t lanes, std::string name);
   ~Model();
   Model(const Model&) = delete;
@@ -55,22 +55,22 @@ class Model {
   Random random;
   Memory memory;
   Threads threads;
-  /// That of the calling thread. A shuffle orders nothing between those of a warp (PTX,
-  /// "shfl.sync").
+  /// Returns the buffer of the calling thread. A shuffle orders nothing between those of a warp
+  /// (PTX, "shfl.sync").
   [[nodiscard]] std::size_t buffer() const { return threads.current(); }
   Chances chances;
   std::size_t producers, lanes;
   std::uint64_t steps = 0;
   std::string name;                            ///< for messages
-  std::vector<std::weak_ptr<Group>> meetings;  ///< newest of each warp
+  std::vector<std::weak_ptr<Group>> meetings;  ///< the newest one of each warp
 };
 Model& model();
 
-/// A place where stores may move and threads change.
+/// A point where stores may move and threads may switch.
 void step();
 void pause();
 std::uint64_t steps();
-/// Prints what is wrong and how to see it again, and ends the program.
+/// Prints the error and how to repeat it, and ends the program.
 [[noreturn]] __attribute__((format(printf, 1, 2))) void fail(const char* format, ...);
 
 void load(const void* p, void* to, std::size_t bytes);

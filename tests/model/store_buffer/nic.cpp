@@ -14,12 +14,12 @@ std::uint32_t be32(const std::uint8_t* p) {
   return std::uint32_t{p[0]} << 24 | std::uint32_t{p[1]} << 16 | std::uint32_t{p[2]} << 8 | p[3];
 }
 
-/// The position that 16 bits mean, at or after `from`.
+/// Returns the position that 16 bits mean, at or after `from`.
 std::uint64_t extend(std::uint64_t from, std::uint32_t low) {
   return from + ((low - static_cast<std::uint32_t>(from)) & 0xffff);
 }
 
-/// What is told of and not consumed.
+/// Returns the number of entries that are announced and not consumed.
 std::uint64_t ahead(std::uint64_t told, std::uint64_t consumed) {
   return told > consumed ? told - consumed : 0;
 }
@@ -50,7 +50,7 @@ void Nic::run() {
   check_consumed();
 }
 
-/// Nothing will change any more.
+/// Returns true if nothing will change any more.
 bool Nic::idle() {
   const Model& run = model();
   for (std::size_t i = 0; i < run.producers; ++i) {
@@ -102,7 +102,7 @@ void Nic::look_at_record(std::size_t at) {
   }
 }
 
-/// Doorbell, then record: the record is stored first.
+/// Reads the doorbell, then the record: the record is stored first.
 void Nic::look(std::size_t at) {
   Side& side = sides_[at];
   const abi::QueueView& queue = queues_[at];
@@ -145,7 +145,7 @@ void Nic::consume(std::size_t at, std::uint64_t limit) {
     return;
   }
   execute(at, wqe);
-  // From here on a writer may have these entries; what is read there before it has written is junk.
+  // From here on a writer may have these entries; before it has written, they contain junk.
   std::uint8_t junk[nic::kEntryBytes];
   std::memset(junk, kPoison, sizeof(junk));
   for (std::uint32_t i = 0; i < wqe.entries(); ++i) {
@@ -156,7 +156,7 @@ void Nic::consume(std::size_t at, std::uint64_t limit) {
   if (wqe.signalled) complete(at, wqe, 0);
 }
 
-/// The WQE at `consumed`, read unit by unit in any order behind the first.
+/// Reads the WQE at `consumed`: its first unit, then the others in any order.
 nic::Wqe Nic::fetch(std::size_t at, std::uint64_t limit) {
   const abi::QueueView& queue = queues_[at];
   const std::uint64_t first = sides_[at].consumed;
@@ -237,7 +237,7 @@ char* Nic::local(const abi::QueueView& queue, const nic::LocalPiece& piece) {
   if (piece.address > heaps_.bytes || piece.bytes > heaps_.bytes - piece.address) {
     fail("local address 0x%llx + %u is outside of the heap", number(piece.address), piece.bytes);
   }
-  // What is not the program's: one slot, or where nobody looks.
+  // The memory that does not belong to the program: one slot, or memory that is not read.
   constexpr std::uint64_t kSlots = offsetof(abi::InternalArea, scratch);
   if (piece.address >= kSlots && piece.address < offsetof(abi::InternalArea, staging)) {
     const std::uint64_t at = (piece.address - kSlots) % sizeof(abi::ScratchSlot);
@@ -266,7 +266,7 @@ void Nic::write(const abi::QueueView& queue, const nic::Wqe& wqe) {
   }
 }
 
-/// Also the part of the library's own area that a flush reads.
+/// Includes the part of the library's own area that a flush reads.
 const char* Nic::read_from(const abi::QueueView& queue, const nic::Wqe& wqe) {
   static const std::uint64_t sink = 0;
   constexpr std::uint64_t kSink = offsetof(abi::InternalArea, sink);
@@ -291,7 +291,7 @@ void Nic::bring(Trailing data) {
   while (!trailing_.empty()) arrive(trailing_.front().queue);
 }
 
-/// The oldest data on its way that the queue has asked for is there.
+/// Delivers the oldest pending data that the queue has requested.
 void Nic::arrive(std::size_t queue) {
   const auto data = std::find_if(trailing_.begin(), trailing_.end(),
                                  [queue](auto& some) { return some.queue == queue; });
@@ -340,7 +340,7 @@ void Nic::complete(std::size_t at, const nic::Wqe& wqe, std::uint8_t syndrome) {
   side.pending = true;
 }
 
-/// The CQ shows the newest completion: its last word, which is looked at, comes last.
+/// Shows the newest completion in the CQ: its last word, which readers poll, comes last.
 void Nic::tell(std::size_t at) {
   Side& side = sides_[at];
   const auto bytes = nic::encode_completion(side.completion);

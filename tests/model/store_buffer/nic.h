@@ -1,7 +1,7 @@
-// A NIC on the delayed memory: it looks at doorbells when it likes, reads entries as memory shows
-// them, executes them on the heaps of other PEs and tells of completions late and collapsed. It
-// forgives nothing: an entry that is not there, is torn or is that of the lap before ends the run.
-// Reads entries with transport/nic/decode.h, which knows nothing of device/network/wqe.h.
+// A NIC on the delayed memory. It reads doorbells at any time, reads entries as memory shows them,
+// executes them on the heaps of other PEs, and reports completions late and collapsed. It is
+// strict: an entry that is missing, torn, or of the lap before ends the run. It reads entries with
+// transport/nic/decode.h, which does not use device/network/wqe.h.
 #pragma once
 
 #include "tests/model/store_buffer/model.h"
@@ -17,12 +17,12 @@
 namespace gshmem::model {
 
 struct NicOptions {
-  View view = View::kSystem;  ///< of entries, records and the heap
+  View view = View::kSystem;  ///< its view of entries, records and the heap
   abi::Bell bell = abi::Bell::kWord;
-  bool by_record = false;  ///< also reads the doorbell record on its own accord
+  bool by_record = false;  ///< also reads the doorbell record unasked
   std::uint32_t depth = 0;
   std::uint32_t flags = 0;        ///< abi::NicFlags
-  std::uint64_t fails_after = 0;  ///< WQEs until one fails; 0: none does
+  std::uint64_t fails_after = 0;  ///< WQEs until one fails; 0: no limit
   std::uint32_t max_message = 0;  ///< bytes of one WQE
   std::uint32_t rails = 1;        ///< queue i goes to the target's NIC i % rails
 };
@@ -39,16 +39,16 @@ class Nic {
   /// `on_atomic(pe, offset)` is called before an atomic is executed there.
   Nic(NicOptions options, Heaps& heaps, const std::vector<abi::QueueView>& queues,
       std::function<void(int, std::uint64_t)> on_atomic);
-  /// The NIC's thread: until all others have ended and all entries are consumed.
+  /// The NIC's thread, which runs until all others have ended and all entries are consumed.
   void run();
-  /// Where PEs have several NICs: queue `at` has executed a READ behind the entries before
-  /// `position`. Until then their data may be on its way there, behind what comes by another NIC.
+  /// If PEs have several NICs: has queue `at` executed a READ after the entries before `position`?
+  /// Until then their data may be pending there, after the data of another NIC.
   [[nodiscard]] bool flushed(std::size_t at, std::uint64_t position) const {
     return !(options_.flags & abi::kNicFlush) || sides_[at].flushed >= position;
   }
-  /// An error has been told to a queue.
+  /// Has an error been reported to any queue?
   [[nodiscard]] bool told_of_error() const { return told_; }
-  /// Queue `at` has been told of an error, of an entry before `position`.
+  /// Has an error of an entry before `position` been reported to queue `at`?
   [[nodiscard]] bool told_of_error(std::size_t at, std::uint64_t position) const {
     return sides_[at].told && sides_[at].bad < position;
   }
@@ -57,7 +57,7 @@ class Nic {
   /// Positions count entries from the queue's beginning.
   struct Side {
     std::uint64_t rung, recorded, consumed;
-    std::uint64_t flushed = 0;  ///< behind the last READ
+    std::uint64_t flushed = 0;  ///< the end of the entries before the last READ
     bool fetches = false;       ///< consumes now, or may
     bool failed = false;
     bool told = false;      ///< the CQ has shown that
@@ -65,7 +65,7 @@ class Nic {
     bool pending = false;   ///< a completion that the CQ does not show yet
     nic::Completion completion{};
   };
-  /// What a READ or an atomic has fetched, on its way.
+  /// Pending data of a READ or an atomic.
   struct Trailing {
     std::size_t queue;
     char* to;

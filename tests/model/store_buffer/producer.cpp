@@ -48,7 +48,7 @@ void Producer::run() {
   if (job_.fails || below(4) != 0) quiet();
 }
 
-/// All threads go on at once, from an empty queue.
+/// Lets all threads start again together, from an empty queue.
 void Producer::meet() {
   quiet();
   const std::uint64_t all = job_.shadows.size();
@@ -86,13 +86,13 @@ void Producer::call() {
     case 12:
       return burst();
     default:
-      // On rails odd threads put by another queue than their signals go by.
+      // With rails, odd threads put by another queue than that of their signals.
       if (state_->nic.rails > 1 && self_ % 2 != 0 && below(4) != 0) return put_fence_signal();
       return quiet();
   }
 }
 
-/// By lanes of a warp. More than two entries would not be reserved together.
+/// Makes a call by lanes of a warp. More than two entries would not be reserved together.
 void Producer::small_call() {
   switch (below(12)) {
     case 0:
@@ -115,7 +115,7 @@ void Producer::small_call() {
   }
 }
 
-/// As many entries as the short way makes: they fill the queue.
+/// Posts as many entries as the short path does, which fill the queue.
 void Producer::crowded_call() {
   switch (below(16)) {
     case 0:
@@ -131,7 +131,7 @@ void Producer::crowded_call() {
   }
 }
 
-/// No two bytes beside each other are the same, and no two patterns of a thread.
+/// Returns bytes of which no two neighbours are equal, different from all patterns of this thread.
 Producer::Bytes Producer::pattern(std::uint32_t bytes) {
   Bytes all(bytes);
   ++pattern_;
@@ -141,7 +141,7 @@ Producer::Bytes Producer::pattern(std::uint32_t bytes) {
   return all;
 }
 
-/// A source that no put before uses any more.
+/// Returns a source that no earlier put uses any more.
 std::uint64_t Producer::next_slot() {
   if (++used_ > kSlots) {
     quiet();
@@ -168,7 +168,7 @@ void Producer::expect(std::uint64_t at, const char* bytes, std::size_t n) {
   std::memcpy(shadow().part.data() + at, bytes, n);
 }
 
-/// The call has ended, so it is complete at the target.
+/// Checks after the call that it is complete at the target.
 void Producer::check(std::uint64_t at, std::size_t n, const char* call) {
   if (over()) return;
   if (std::memcmp(job_.remote(self_, pe_) + at, shadow().part.data() + at, n) != 0) {
@@ -187,17 +187,17 @@ void Producer::check_got(const char* got, std::uint64_t at, std::size_t n, const
 
 void Producer::put_from_heap() {
   const std::uint64_t at = next_slot();
-  if (over()) return;  // what used the slot may not have left
+  if (over()) return;  // the put that used the slot may be pending
   const Bytes bytes = pattern(1 + below(300));
   fill(at, bytes);
   expect(at, bytes.data(), bytes.size());
   device::nic::put(Thread{}, *state_, local(at), local(at), bytes.size(), pe_, Reuse::kAtQuiet);
 }
 
-/// Travels inside the entries: the source is free at once.
+/// The data is inside the entries: the source is free at once.
 void Producer::put_from_stack() {
   const std::uint64_t at = next_slot();
-  // Of a warp up to two entries, for more would not be reserved together.
+  // A warp posts up to two entries, because more would not be reserved together.
   const Bytes bytes = pattern(1 + below(job_.small_only ? 92 : 300));
   char source[304];
   const std::size_t shift = below(4);
@@ -211,7 +211,7 @@ void Producer::put_from_stack() {
 /// Small ones travel inside the entry, and are not waited for.
 void Producer::put_waiting() {
   const std::uint64_t at = next_slot();
-  if (over()) return;  // what used the slot may not have left
+  if (over()) return;  // the put that used the slot may be pending
   const Bytes bytes = pattern(1 + below(240));
   fill(at, bytes);
   expect(at, bytes.data(), bytes.size());
@@ -229,7 +229,7 @@ void Producer::p_of() {
   device::nic::p(*state_, reinterpret_cast<T*>(local(at)), value, pe_);
 }
 
-/// All sizes that there are; the largest does not take the short way.
+/// Calls p with all sizes; the largest one does not use the short path.
 void Producer::p() {
   switch (below(8)) {
     case 0:
@@ -265,11 +265,11 @@ void Producer::put_signal(Source from) {
   if (!waits || !from_heap || bytes.size() <= device::nic::kInlinePutBytes) return;
   check(at, bytes.size(), "put_signal");
   check(signal, sizeof(operand), "put_signal");
-  // What this thread has posted before is complete, too, on this queue.
+  // Earlier entries of this thread on this queue are complete, too.
   if (job_.crowded) used_ = 0;
 }
 
-/// The operand of an update of the signal of the slot that was used last.
+/// Returns the operand for an update of the signal of the slot that was used last.
 std::uint64_t Producer::expect_update(bool adds, const std::vector<Payload>& behind) {
   const std::uint64_t signal = kSignals + slot_ * 8, operand = 1 + below(1000);
   std::uint64_t value;
@@ -280,8 +280,8 @@ std::uint64_t Producer::expect_update(bool adds, const std::vector<Payload>& beh
   return operand;
 }
 
-/// Puts from the heap and from elsewhere whose doorbell comes later, and perhaps a signal behind
-/// them all. No quiet while some have none.
+/// Puts from the heap and from elsewhere whose doorbell is rung later, and perhaps a signal after
+/// them. There is no quiet while some have no doorbell.
 void Producer::burst() {
   const std::uint32_t puts = 1 + below(kSlots);
   quiet();
@@ -319,7 +319,7 @@ void Producer::burst() {
   burst.end();
 }
 
-/// The signal goes by a queue of its own, which may be far ahead of that of the put.
+/// The signal uses a queue of its own, which may be far ahead of that of the put.
 void Producer::put_fence_signal() {
   const std::uint64_t at = next_slot(), signal = kSignals + slot_ * 8;
   const Bytes bytes = pattern(1 + below(300));
@@ -338,16 +338,16 @@ void Producer::put_fence_signal() {
                    pe_);
 }
 
-/// What this thread has put is there before it reads: on one connection it is.
+/// The thread's puts arrive before its read, because they use one connection.
 void Producer::put_before_get() {
   if (state_->nic.rails > 1) quiet();
 }
 
-/// Into the heap or not.
+/// Gets into the heap or into other memory.
 void Producer::get() {
   put_before_get();
   const std::uint64_t at = below(kSlots / 2) * kSlotBytes + below(8);
-  const bool large = below(8) == 0;  // than a scratch slot
+  const bool large = below(8) == 0;  // larger than a scratch slot
   const std::uint64_t bytes = 1 + (large ? 1800 + below(240) : below(200));
   char got[2056];
   if (large || below(2) == 0) {
@@ -373,7 +373,7 @@ void Producer::get_one() {
   check_got(reinterpret_cast<const char*>(&value), at, sizeof(value), "g");
 }
 
-/// Whoever sees the announcement may expect the addition after a quiet of his own.
+/// A thread that sees the announcement may expect the addition after its own quiet.
 void Producer::add_and_announce() {
   std::uint64_t count;
   std::memcpy(&count, shadow().part.data() + kWords, sizeof(count));
@@ -405,7 +405,7 @@ static T updated(AmoOp op, T old, T operand, T cond) {
   return old;
 }
 
-/// What the call returned is checked here, what it left by the next quiet.
+/// The result of the call is checked here, its effect at the next quiet.
 template <class T>
 static T atomic_call(const device::State& state, void* word, T old, int pe, T& made) {
   constexpr AmoOp kOps[] = {AmoOp::kFetch, AmoOp::kSwap, AmoOp::kCompareSwap, AmoOp::kAdd,
@@ -436,7 +436,7 @@ void Producer::atomic4() {
   expect(at, reinterpret_cast<const char*>(&made), sizeof(made));
 }
 
-/// Nobody wants the old value. What it left is checked by the next atomic there, or quiet.
+/// The old value is not returned. The effect is checked by the next atomic there, or quiet.
 template <class T>
 void Producer::amo_of(std::uint64_t at) {
   constexpr AmoOp kOps[] = {AmoOp::kSet, AmoOp::kAdd, AmoOp::kAnd, AmoOp::kOr, AmoOp::kXor};
@@ -453,7 +453,7 @@ void Producer::amo() {
   below(2) ? amo_of<std::uint64_t>(kWords + 8) : amo_of<std::uint32_t>(kWords + 20);
 }
 
-/// All of this thread's calls are complete, and those of others that it knows of.
+/// All calls of this thread are complete, and those of others that it knows of.
 void Producer::quiet() {
   used_ = 0;
   std::vector<std::vector<std::uint64_t>> known = job_.announced;

@@ -1,5 +1,5 @@
-// One thread of the PE in the model: random calls of device/network/network_path.h, each checked
-// against what memory must hold when the call, a signal or a quiet says so.
+// One thread of the PE in the model: random calls of device/network/network_path.h. Each is checked
+// against the memory when the call, a signal or a quiet guarantees it.
 #pragma once
 
 #define GSHMEM_MACHINE <tests/model/store_buffer/machine.h>
@@ -17,43 +17,44 @@
 
 namespace gshmem::model {
 
-// A thread's part of every heap: what it puts, where its gets arrive, words for its atomics, and a
-// signal for each put.
+// A thread's part of every heap: sources of its puts, destinations of its gets, words for its
+// atomics, and a signal for each put.
 inline constexpr std::uint64_t kSlots = 8, kSlotBytes = 512;
 inline constexpr std::uint64_t kLanding = kSlots * kSlotBytes;
 inline constexpr std::uint64_t kWords = kLanding + kSlotBytes;
 inline constexpr std::uint64_t kSignals = kWords + 64;
 inline constexpr std::uint64_t kPartBytes = 8192;
 
-/// What is at the target before a signal.
+/// Data that must be at the target before a signal.
 struct Payload {
   std::uint64_t at, bytes;
-  /// Where it went by another queue than its signal: that one, behind it.
+  /// If it used another queue than its signal: that queue, and the position after it.
   std::size_t queue = 0;
   std::uint64_t position = 0;
 };
-/// What a thread has put to a PE, and what signals say of it.
+/// What a thread has put to a PE, and what its signals guarantee.
 struct Shadow {
   std::array<char, kPartBytes> part{};
-  /// Behind what the next updates of each signal come.
+  /// The payloads before the next updates of each signal.
   std::array<std::deque<std::vector<Payload>>, kSlots> signalled;
 };
 
-/// What the threads of a run share.
+/// Shared by the threads of a run.
 struct Job {
-  /// Of the same queues; a thread changes from one to the other when all that it posted is done.
+  /// Two states of the same queues; a thread changes from one to the other when all that it posted
+  /// is done.
   std::array<device::State*, 2> states;
   Heaps* heaps;
   Nic* nic;
   std::vector<std::vector<Shadow>> shadows;           ///< by thread and PE
   std::vector<std::vector<std::uint64_t>> announced;  ///< additions issued, by thread and PE
   std::uint32_t calls;
-  bool small_only;  ///< what lanes of a warp make together
-  bool crowded;     ///< of few entries, by all threads on one queue
-  bool scarce;      ///< one scratch slot for all
+  bool small_only;  ///< only calls that lanes of a warp make together
+  bool crowded;     ///< few entries, and all threads on one queue
+  bool scarce;      ///< one scratch slot for all threads
   bool fails;
-  std::uint64_t start = 0;  ///< of the queues' counts
-  std::uint64_t met = 0;    ///< threads, at all meetings
+  std::uint64_t start = 0;  ///< first count of the queues
+  std::uint64_t met = 0;    ///< threads, over all synchronizations
 
   [[nodiscard]] static std::uint64_t part_of(std::size_t thread) {
     return abi::kInternalBytes + thread * kPartBytes;
@@ -61,7 +62,7 @@ struct Job {
   [[nodiscard]] char* remote(std::size_t thread, int pe) const {
     return heaps->remote[static_cast<std::size_t>(pe)].data() + thread * kPartBytes;
   }
-  /// The NIC is about to update the word: if it is a signal, its payload must be there.
+  /// Called before the NIC updates the word: if it is a signal, its payload must have arrived.
   void check_signal(int pe, std::uint64_t offset);
 };
 
@@ -111,10 +112,10 @@ class Producer {
   [[nodiscard]] bool over() const { return device::load_relaxed(&state_->control->stop) != 0; }
 
   Job& job_;
-  const device::State* state_;  ///< the one in use
+  const device::State* state_;  ///< the current one
   std::size_t self_;
-  int pe_ = 0;              ///< of this call
-  std::uint64_t slot_ = 0;  ///< used last
+  int pe_ = 0;              ///< of the current call
+  std::uint64_t slot_ = 0;  ///< the last one used
   std::uint64_t used_ = 0;  ///< slots since the last quiet
   std::uint8_t pattern_ = 0;
 };

@@ -38,7 +38,7 @@ void Threads::run() {
   swapcontext(&main_, &all_[current_].context);
 }
 
-/// A thread that has not ended; count() when there is none.
+/// Returns a thread that has not ended; count() if there is none.
 std::size_t Threads::any() {
   std::size_t live = 0;
   for (const One& one : all_) live += one.ended ? 0 : 1;

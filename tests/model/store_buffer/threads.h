@@ -1,5 +1,5 @@
-// Threads that take turns as a random sequence says: all in one host thread, so that a seed gives
-// the same run again. A thread goes on until it calls switch_thread().
+// Threads that take turns in a random sequence, all in one host thread, so that a seed gives the
+// same run again. A thread runs until it calls switch_thread().
 #pragma once
 
 #include "tests/model/store_buffer/random.h"
@@ -16,16 +16,16 @@ namespace gshmem::model {
 class Threads {
  public:
   explicit Threads(Random& random) : random_(random) {}
-  /// Before run().
+  /// Call it before run().
   void add(std::function<void()> body);
-  /// Returns when all have ended.
+  /// Returns when all threads have ended.
   void run();
-  /// Another thread goes on, or this one.
+  /// Continues another thread, or this one.
   void switch_thread();
   [[nodiscard]] std::size_t current() const { return current_; }
   [[nodiscard]] bool ended(std::size_t thread) const { return all_[thread].ended; }
   [[nodiscard]] std::size_t count() const { return all_.size(); }
-  /// Memory of one thread alone.
+  /// Is the address in memory of one thread only?
   [[nodiscard]] bool on_stack(const void* p) const;
 
  private:

@@ -1,4 +1,4 @@
-// What the tests use of Catch2 2 by its names there, from Catch2 3.
+// Gives the tests the names of Catch2 version 2 from version 3.
 #pragma once
 #include <catch2/catch_all.hpp>
 #include <string>
