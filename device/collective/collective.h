@@ -181,7 +181,7 @@ template <class Coop>
 GSHMEM_OUTLINE int collect(Coop coop, const TeamCall& call) {
   const State& state = *call.state;
   const bool is_counted = coop.thread_rank() != 0 || count_before(call);
-  meet_lanes(coop);
+  sync_lanes(coop);
   if (coop.any(!is_counted)) return fault_code(state);
   const std::uint64_t first = load_relaxed(&slot_of(call)->first);
   char* const to = static_cast<char*>(call.dest) + first;
@@ -256,7 +256,7 @@ GSHMEM_OUTLINE void combine_pieces(Coop coop, const TeamCall& call, Reducer redu
       if (is_near(state, pe)) store_relaxed(peer_address(state, result, pe) + at, sum);
     }
   }
-  meet_lanes(coop);
+  sync_lanes(coop);
 }
 
 template <class W, class Coop>

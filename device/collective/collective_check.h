@@ -88,7 +88,7 @@ GSHMEM_FN int alike(Coop coop, const TeamCall& call, std::uint64_t what, std::ui
     const int status = work();
     const int next = call.team->my_pe + 1 < call.team->n_pes ? call.team->my_pe + 1 : 0;
     const bool good = status != 0 || coop.thread_rank() != 0 || is_alike(call, next);
-    meet_lanes(coop);
+    sync_lanes(coop);
     return coop.any(!good) ? fault_code(*call.state) : status;
   }
 }

@@ -179,7 +179,7 @@ GSHMEM_FN void reduce_words(Coop coop, const TeamCall& call, Reducer reducer, st
   } else {
     reduce_far_words<kResult, W>(coop, call, reducer, first, end);
   }
-  meet_lanes(coop);
+  sync_lanes(coop);
 }
 
 /// A member's share of `count`: all, or its part of an even division between the members, of which
@@ -290,7 +290,7 @@ GSHMEM_FN void reduce_in_rounds(Coop coop, const TeamCall& call, Reducer reducer
   reduce_rounds<kResult, kTileWords, kTileLanes<Coop>, Word16>(call, reducer, plan.tiles);
   reduce_rounds<kResult, 1, 1, Word16>(call, reducer, plan.words);
   reduce_rounds<kResult, 1, 1, W>(call, reducer, plan.elements);
-  meet_lanes(coop);
+  sync_lanes(coop);
 }
 
 }  // namespace gshmem::device

@@ -268,7 +268,7 @@ GSHMEM_OUTLINE void combine_landed(Coop coop, const ReduceLevels& work, Reducer 
     store_relaxed(to, sum[0]);
     if (next != 0) store_relaxed(to + next, sum[1]);
   }
-  meet_lanes(coop);
+  sync_lanes(coop);
 }
 /// Combines words of 16 bytes as far as the arrays allow, then elements of W.
 template <class W, class Coop, class Reducer>

@@ -344,7 +344,7 @@ GSHMEM_OUTLINE void clear_packets(Coop coop, const TeamCall& call, std::uint32_t
     store_relaxed(other + i, Word16{});
   }
   fence_release_system();
-  meet_lanes(coop);
+  sync_lanes(coop);
   coop.sync();
 }
 
@@ -366,12 +366,12 @@ GSHMEM_FN int exchange_packets(Coop coop, const TeamCall& call, const Set& packe
   const auto packets = packets_of_call(number);
   bool arrived = !call.state->nic.queues || may_meet(*call.state);
   if (arrived) send(packets);
-  meet_lanes(coop);
+  sync_lanes(coop);
   // All threads have read `source`, so `dest` may be the same. And all have read the number.
   coop.sync();
   if (coop.thread_rank() == 0 && has_read()) store_relaxed(last, number);
   arrived = arrived && receive(coop, call, packets);
-  meet_lanes(coop);
+  sync_lanes(coop);
   return coop.any(!arrived) ? fault_code(*call.state) : GSHMEMX_SUCCESS;
 }
 template <Give kGive, class Coop, class Receive>

@@ -143,7 +143,7 @@ GSHMEM_OUTLINE void move_by_network(Coop coop, const TileMove& move) {
 }
 template <bool kPut, class Coop>
 GSHMEM_OUTLINE int move_tile(Coop coop, const TileMove& move) {
-  meet_lanes(coop);
+  sync_lanes(coop);
   coop.sync();
   if (is_near(*move.state, move.pe)) {
     Tile tile = move.tile;
@@ -153,7 +153,7 @@ GSHMEM_OUTLINE int move_tile(Coop coop, const TileMove& move) {
   } else {
     move_by_network<kPut>(coop, move);
   }
-  meet_lanes(coop);
+  sync_lanes(coop);
   coop.sync();
   return GSHMEMX_SUCCESS;
 }
@@ -246,7 +246,7 @@ GSHMEM_OUTLINE int reduce_tile(Coop coop, const TileCall& call, Reducer reducer)
       combine_tile_words<false, W>(coop, call, reducer);
     }
   });
-  meet_lanes(coop);
+  sync_lanes(coop);
   if (call.ends) return end_tiles(coop, call);
   coop.sync();
   return GSHMEMX_SUCCESS;

@@ -221,7 +221,7 @@ struct Block {
 /// lanes overtook each other after a loop with out-of-line calls. The mask used here is unknown at
 /// compile time.
 template <class Coop>
-GSHMEM_FN void meet_lanes(Coop) {
+GSHMEM_FN void sync_lanes(Coop) {
 #if defined(__CUDA_ARCH__)
   if constexpr (std::is_base_of_v<Warp, Coop>) {
     __syncwarp(all_lanes());

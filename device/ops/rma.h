@@ -154,7 +154,7 @@ GSHMEM_FN void copy_strided(Coop coop, W* dest, const W* source, Strides strides
       copy_element<kSource>(to, from, sizeof(W));
     }
   }
-  meet_lanes(coop);
+  sync_lanes(coop);
   coop.sync();
 }
 
@@ -179,7 +179,7 @@ struct StridedWork {
 template <class W, class Coop>
 GSHMEM_FN void iput(Coop coop, const State& state, W* dest, const W* source, Strides strides,
                     int pe) {
-  meet_lanes(coop);
+  sync_lanes(coop);
   coop.sync();
   if (is_mapped(state, pe)) {
     copy_strided<Source::kLocal>(coop, peer_address(state, dest, pe), source, strides);
@@ -195,14 +195,14 @@ GSHMEM_FN void iput(Coop coop, const State& state, W* dest, const W* source, Str
            load_element(work.source + at * work.strides.src), work.pe);
     keep_in_memory(work);
   }
-  meet_lanes(coop);
+  sync_lanes(coop);
   coop.sync();
 }
 
 template <class W, class Coop>
 GSHMEM_FN void iget(Coop coop, const State& state, W* dest, const W* source, Strides strides,
                     int pe) {
-  meet_lanes(coop);
+  sync_lanes(coop);
   coop.sync();
   if (is_mapped(state, pe)) {
     copy_strided<Source::kPeer>(coop, dest, peer_address(state, source, pe), strides);
@@ -223,7 +223,7 @@ GSHMEM_FN void iget(Coop coop, const State& state, W* dest, const W* source, Str
              last ? nic::Arrival::kOnReturn : nic::Arrival::kAtQuiet);
     keep_in_memory(work);
   }
-  meet_lanes(coop);
+  sync_lanes(coop);
   coop.sync();
 }
 
