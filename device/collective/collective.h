@@ -197,10 +197,10 @@ GSHMEM_OUTLINE int collect(Coop coop, const TeamCall& call) {
 /// A reduction between members that map each other.
 template <Result kResult, class W, class Coop, class Reducer>
 GSHMEM_OUTLINE int reduce_mapped(Coop coop, const TeamCall& call, Reducer reducer) {
-  const int status = meet_members(coop, call);
+  const int status = sync_call_members(coop, call);
   if (status != 0) return status;
   reduce_in_rounds<kResult, W>(coop, call, reducer);
-  return meet_members(coop, call);
+  return sync_call_members(coop, call);
 }
 
 /// Chunks of `words` elements of W, one for each member; `left` elements remain. Every step of a
@@ -273,12 +273,12 @@ GSHMEM_OUTLINE void give_pieces(Coop coop, const TeamCall& call) {
 /// `dest` is not `source`.
 template <class W, class Coop, class Reducer>
 GSHMEM_OUTLINE int reduce_by_pieces(Coop coop, const TeamCall& call, Reducer reducer) {
-  int status = meet_members(coop, call);
+  int status = sync_call_members(coop, call);
   if (status != 0) return status;
   if (Pieces<W>(call).words != 0) {
     take_pieces<W>(coop, call);
     combine_pieces<W>(coop, call, reducer);
-    status = meet_members(coop, call);  // no member reads `dest` any more
+    status = sync_call_members(coop, call);  // no member reads `dest` any more
     if (status != 0) return status;
     give_pieces<W>(coop, call);
   }
@@ -293,7 +293,7 @@ GSHMEM_OUTLINE int reduce_by_pieces(Coop coop, const TeamCall& call, Reducer red
 /// A scan; or a reduction whose elements are fetched one by one from members that are not mapped.
 template <Result kResult, class W, class Coop, class Reducer>
 GSHMEM_OUTLINE int combine_by_words(Coop coop, const TeamCall& call, Reducer reducer) {
-  const int status = meet_members(coop, call);
+  const int status = sync_call_members(coop, call);
   if (status != 0) return status;
   reduce_by_words<kResult, W>(coop, call, reducer);
   return end_collective(coop, call);

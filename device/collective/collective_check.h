@@ -95,7 +95,7 @@ GSHMEM_FN int alike(Coop coop, const TeamCall& call, std::uint64_t what, std::ui
 
 /// Synchronizes all members of the call; what they did before is visible.
 template <class Coop>
-GSHMEM_FN int meet_members(Coop coop, const TeamCall& call) {
+GSHMEM_FN int sync_call_members(Coop coop, const TeamCall& call) {
   const std::uint32_t index = team_index(call.team->handle);
   if constexpr (kChecks) {
     TeamCall all = call;  // members of a part of a team synchronize with the whole team
@@ -115,7 +115,7 @@ GSHMEM_FN int end_collective(Coop coop, const TeamCall& call) {
     coop.sync();
     nic::quiet(coop, *call.state, call.name);
   }
-  return meet_members(coop, call);
+  return sync_call_members(coop, call);
 }
 
 }  // namespace gshmem::device

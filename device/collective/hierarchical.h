@@ -168,7 +168,7 @@ GSHMEM_OUTLINE int broadcast_in_levels(Coop coop, const TeamCall& call, int root
   find_broadcast_levels(work, call, root);
   GSHMEM_NO_UNROLL
   while (work.l < work.levels.inside.n_pes) give_piece(coop, work);
-  int status = meet_members(coop, work.what);
+  int status = sync_call_members(coop, work.what);
   if (status != 0) return status;
   if (work.is_near_root) {
     set_my_piece(work, work.levels.across);
@@ -285,7 +285,7 @@ GSHMEM_OUTLINE void combine_sub_pieces(Coop coop, const ReduceLevels& work, Redu
 /// domains. If `dest` is `source`, that neighbour has read it before.
 template <class W, class Coop, class Reducer>
 GSHMEM_OUTLINE int reduce_across(Coop coop, ReduceLevels& work, Reducer reducer) {
-  int status = meet_members(coop, work.piece);
+  int status = sync_call_members(coop, work.piece);
   if (status != 0) return status;
   take_sub_pieces(coop, work);
   combine_sub_pieces<W>(coop, work, reducer);
@@ -300,7 +300,7 @@ GSHMEM_OUTLINE int reduce_across(Coop coop, ReduceLevels& work, Reducer reducer)
 /// Requires an array with room (has_room).
 template <class W, class Coop, class Reducer>
 GSHMEM_OUTLINE int reduce_in_levels(Coop coop, const TeamCall& call, Reducer reducer) {
-  const int status = meet_members(coop, call);
+  const int status = sync_call_members(coop, call);
   if (status != 0) return status;
   ReduceLevels work;
   find_reduce_levels(work, call, sizeof(W));

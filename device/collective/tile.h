@@ -236,7 +236,7 @@ template <std::size_t kSize, class Coop, class Reducer>
 GSHMEM_OUTLINE int reduce_tile(Coop coop, const TileCall& call, Reducer reducer) {
   TeamCall team = call.team_call();
   keep_in_memory(team);
-  const int status = meet_members(coop, team);
+  const int status = sync_call_members(coop, team);
   if (status != 0 || call.part == TileCall::Part::kNone) return status;
   by_tile_words<kSize>(call.tile, [&](auto word) {
     using W = decltype(word);

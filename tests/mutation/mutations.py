@@ -388,7 +388,7 @@ MUTATIONS = [
              "    move_by_network<kPut>(coop, move);\n  }\n  sync_lanes(coop);\n",
              GROUP + "moves_of_tiles_meet_at_both_ends", MEETS),
     mutation("tiles_are_combined_before_the_group_has_met", "collective/tile.h",
-             "  const int status = meet_members(coop, team);\n", "  const int status = 0;\n",
+             "  const int status = sync_call_members(coop, team);\n", "  const int status = 0;\n",
              GROUP + "collectives_of_tiles_meet_at_both_ends", MEETS),
     mutation("tile_reduction_leaves_others_behind", "collective/tile.h",
              "  if (call.ends) return end_tiles(coop, call);\n  coop.sync();\n",
