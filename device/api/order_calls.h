@@ -14,7 +14,7 @@ inline AmoOp amo_of(const SignalUpdate& signal) {
   return signal.op == GSHMEM_SIGNAL_SET ? AmoOp::kSet : AmoOp::kAdd;
 }
 
-/// The first thread of a group works, whose threads meet before and after it.
+/// The first thread of a group works, whose threads synchronize before and after it.
 template <class Coop, class Work>
 inline void by_group(Coop coop, const Work& work) {
   coop.sync();

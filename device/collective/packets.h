@@ -364,7 +364,7 @@ GSHMEM_FN int exchange_packets(Coop coop, const TeamCall& call, const Set& packe
   const std::uint32_t number = load_relaxed(last) + 1;
   if (((number + 1) & ~kPacketFlag) < 2) clear_packets(coop, call, number);
   const auto packets = packets_of_call(number);
-  bool arrived = !call.state->nic.queues || may_meet(*call.state);
+  bool arrived = !call.state->nic.queues || may_sync(*call.state);
   if (arrived) send(packets);
   sync_lanes(coop);
   // All threads have read `source`, so `dest` may be the same. And all have read the number.

@@ -100,7 +100,7 @@ GSHMEM_OUTLINE void tell_by_network(Team team, int i) {
 }
 
 /// A PE that is stopped must not signal that it has entered: its puts may be missing.
-GSHMEM_OUTLINE bool may_meet(const State& state) {
+GSHMEM_OUTLINE bool may_sync(const State& state) {
   if (load_acquire(&state.control->stop) == 0) return true;
   stop_here(state);
   return false;
@@ -159,14 +159,14 @@ GSHMEM_FN bool next_round(Rounds& rounds) {
   return true;
 }
 /// Executes all rounds of a sync of the team with entry `index`, on one thread.
-GSHMEM_FN bool meet_in_rounds(const State& state, const char* call, std::uint32_t index) {
+GSHMEM_FN bool sync_in_rounds(const State& state, const char* call, std::uint32_t index) {
   Rounds rounds{
       &state, team_entries(state) + index, call, state.team_slots + index, nullptr, 0, 0, 1, 0};
   rounds.epoch = next_sync(rounds.slot);
   rounds.flag = flags_of(rounds.slot, rounds.epoch);
   fence_release_system();
   keep_in_memory(rounds);
-  if (rounds.state->nic.queues && !may_meet(*rounds.state)) return false;
+  if (rounds.state->nic.queues && !may_sync(*rounds.state)) return false;
   keep_in_memory(rounds);
   GSHMEM_NO_UNROLL
   while (next_round(rounds)) {
@@ -180,10 +180,10 @@ GSHMEM_FN bool meet_in_rounds(const State& state, const char* call, std::uint32_
   return true;
 }
 template <class Coop>
-GSHMEM_OUTLINE bool group_meets_in_rounds(Coop coop, const State& state, const char* call,
-                                          std::uint32_t index) {
+GSHMEM_OUTLINE bool group_sync_in_rounds(Coop coop, const State& state, const char* call,
+                                         std::uint32_t index) {
   coop.sync();
-  return coop.thread_rank() != 0 || meet_in_rounds(state, call, index);
+  return coop.thread_rank() != 0 || sync_in_rounds(state, call, index);
 }
 
 /// A sync by default checks nothing about a member that is late.
@@ -196,9 +196,9 @@ struct AnyMember {
 /// group must synchronize after it. Threads: one group per PE and team at a time. `good(i)` tells
 /// whether to go on waiting for member i; it is only asked in flat teams.
 template <class Coop, class Team, class Good = AnyMember>
-GSHMEM_FN bool meet(Coop coop, const Team& team, const char* call, const Good& good = {}) {
+GSHMEM_FN bool sync_team(Coop coop, const Team& team, const char* call, const Good& good = {}) {
   const State& state = team.state;
-  if (!team.is_flat()) return group_meets_in_rounds(coop, state, call, team.index());
+  if (!team.is_flat()) return group_sync_in_rounds(coop, state, call, team.index());
   abi::SyncSlot* const slot = team.slot();
   const int rank = coop.thread_rank(), width = coop.size();
   std::uint64_t epoch = 0;
@@ -208,7 +208,7 @@ GSHMEM_FN bool meet(Coop coop, const Team& team, const char* call, const Good& g
     epoch = next_sync(slot);  // loaded while the fence is pending
     fence_release_system();
     if (team.has_network()) {
-      arrived = may_meet(state);
+      arrived = may_sync(state);
       GSHMEM_NO_UNROLL
       for (int i = rank; arrived && i < team.n_pes(); i += width) {
         if (i != team.my_pe() && !is_mapped(state, team.pe(i))) tell_by_network(team, i);
@@ -242,7 +242,7 @@ GSHMEM_FN bool meet(Coop coop, const Team& team, const char* call, const Good& g
 
 template <class Coop>
 GSHMEM_FN void sync_all(Coop coop, const State& state, const char* call) {
-  (void)meet(coop, World{state}, call);
+  (void)sync_team(coop, World{state}, call);
   coop.sync();  // a thread that returns may let another group in, which reads the new value
 }
 
@@ -262,9 +262,10 @@ template <class Coop, class Good = AnyMember>
 GSHMEM_OUTLINE int sync_members(Coop coop, const State& state, const char* call,
                                 std::uint32_t index, const Good& good = {}) {
   const AllPes all(state, index);
-  const bool arrived = all.good()  // no entry to load after every fence
-                           ? meet(coop, all, call, good)
-                           : meet(coop, Members{state, team_entries(state)[index]}, call, good);
+  const bool arrived =
+      all.good()  // no entry to load after every fence
+          ? sync_team(coop, all, call, good)
+          : sync_team(coop, Members{state, team_entries(state)[index]}, call, good);
   return coop.any(!arrived) ? fault_code(state) : GSHMEMX_SUCCESS;
 }
 /// For team `handle`, which may be invalid.

@@ -101,6 +101,6 @@ extern "C" __global__ void __launch_bounds__(gshmem::abi::kFlatPes)
                      const __grid_constant__ gshmem::GridRequest request) {
   using namespace gshmem;
   const device::Members members{state, *team_of(state, request)};
-  const bool arrived = device::meet(device::Block{}, members, request.call.name);
+  const bool arrived = device::sync_team(device::Block{}, members, request.call.name);
   answer(request, device::Block{}.any(!arrived) ? device::fault_code(state) : 0);
 }
