@@ -39,7 +39,7 @@ GSHMEM_FN void fit_network(const FitWork& w, Coop coop) {
                   static_cast<nic::Reuse>(w.handle));
 }
 template <class Coop>
-GSHMEM_FN void fit_meetings(const FitWork& w, Coop coop) {
+GSHMEM_FN void fit_synchronization(const FitWork& w, Coop coop) {
   api::barrier_all(w.call, coop);
   *w.word = static_cast<std::uint64_t>(api::barrier(w.call, coop, w.handle));
   *w.word = static_cast<std::uint64_t>(api::quiet_status(w.call, coop));
@@ -74,9 +74,9 @@ static __global__ void __launch_bounds__(640, 2) fit_calls(const FitWork* w) {
   fit_network(*w, Thread{});
   fit_network(*w, Warp{});
   fit_copies(*w, Block{});
-  fit_meetings(*w, Thread{});
-  fit_meetings(*w, Warp{});
-  fit_meetings(*w, Block{});
+  fit_synchronization(*w, Thread{});
+  fit_synchronization(*w, Warp{});
+  fit_synchronization(*w, Block{});
   *w->word = static_cast<std::uint64_t>(api::barrier(w->call, Warpgroup{}, w->handle));
 }
 /// The bound is 64: a copy by one thread or warp has many words in flight (GSHMEM_COPY_DEPTH).

@@ -116,7 +116,7 @@ struct Warpgroup {
     const std::uint32_t rest = all - thread_number() / kThreads * kThreads;
     return static_cast<int>(rest < kThreads ? rest : kThreads);
   }
-  __device__ void sync() const { meet_at(barrier(), whole_warps()); }
+  __device__ void sync() const { sync_at(barrier(), whole_warps()); }
   __device__ bool any(bool mine) const { return any_at(barrier(), whole_warps(), mine); }
 
  private:

@@ -435,7 +435,7 @@ __device__ inline std::uint32_t all_lanes() {
 }
 /// Synchronizes `threads` threads, of whole warps, at the block's barrier `number`. The second form
 /// also returns whether `mine` was true on one of them.
-__device__ inline void meet_at(std::uint32_t number, std::uint32_t threads) {
+__device__ inline void sync_at(std::uint32_t number, std::uint32_t threads) {
   asm volatile("barrier.sync %0, %1;" ::"r"(number), "r"(threads) : "memory");
 }
 __device__ inline bool any_at(std::uint32_t number, std::uint32_t threads, bool mine) {
