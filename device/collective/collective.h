@@ -165,8 +165,8 @@ GSHMEM_OUTLINE bool count_before(const TeamCall& call) {
     if (team.my_pe + distance < team.n_pes)
       p(*call.state, counted, abi::kCounted | sum, team_pe(team, team.my_pe + distance));
     if (team.my_pe < distance) continue;
-    const auto is_told = [&] { return load_poll(counted) != 0; };
-    if (!spin_until(*call.state, call.name, is_told, team_pe(team, team.my_pe - distance)))
+    const auto is_counted = [&] { return load_poll(counted) != 0; };
+    if (!spin_until(*call.state, call.name, is_counted, team_pe(team, team.my_pe - distance)))
       return false;
     sum += load_relaxed(counted) & ~abi::kCounted;
     store_relaxed(counted, std::uint64_t{0});  // the next collect comes after a barrier

@@ -97,7 +97,7 @@ GSHMEM_FN bool sync_blocks(Coop coop, const State& state, const GridCall& call, 
     for (int i = rank; arrived && i < call.n_pes; i += width) {
       if (i == call.my_pe) continue;
       arrived = spin_until(
-          state, call.name, [&] { return is_told(flags + i, number); }, call.pes[i]);
+          state, call.name, [&] { return has_signaled(flags + i, number); }, call.pes[i]);
     }
     fence_acquire_system();
   }

@@ -79,12 +79,13 @@ GSHMEM_FN std::uint32_t* flags_of(abi::SyncSlot* slot, std::uint64_t epoch) {
   return slot->arrived[epoch % 2];
 }
 
-/// Stores `told` to `flag` of PE `pe`, which is not mapped.
-GSHMEM_FN void put_flag(const State& state, const std::uint32_t* flag, std::uint32_t told, int pe) {
+/// Stores `number` to `flag` of PE `pe`, which is not mapped.
+GSHMEM_FN void put_flag(const State& state, const std::uint32_t* flag, std::uint32_t number,
+                        int pe) {
   PostingOf<OneEntry> posting;
   post_by(posting, state, nic::queue_index(state, pe, nic::Rail::kFirst));
   begin_wait(posting, "sync");
-  posting.entries = inline_entry(posting.offset(flag), {{told, 0, 0}}, sizeof(told));
+  posting.entries = inline_entry(posting.offset(flag), {{number, 0, 0}}, sizeof(number));
   keep_in_memory(posting);
   post_by_steps<Sharing::kWarp>(posting);
   post_report(posting);
@@ -92,7 +93,7 @@ GSHMEM_FN void put_flag(const State& state, const std::uint32_t* flag, std::uint
 /// Sends the number of the sync that this PE has entered to member `i`, which is not mapped and has
 /// a flag for it. Flag and value are computed here, to save registers of the caller.
 template <class Team>
-GSHMEM_OUTLINE void tell_by_network(Team team, int i) {
+GSHMEM_OUTLINE void signal_by_network(Team team, int i) {
   abi::SyncSlot* const slot = team.slot();
   const std::uint64_t epoch = next_sync(slot);
   put_flag(team.state, flags_of(slot, epoch) + team.my_pe(), static_cast<std::uint32_t>(epoch),
@@ -106,9 +107,9 @@ GSHMEM_OUTLINE bool may_sync(const State& state) {
   return false;
 }
 
-/// Has the member that writes `flag` entered sync `told`, or a later one?
-GSHMEM_FN bool is_told(const std::uint32_t* flag, std::uint32_t told) {
-  return static_cast<std::int32_t>(load_poll(flag) - told) >= 0;
+/// Has the member that writes `flag` entered sync `number`, or a later one?
+GSHMEM_FN bool has_signaled(const std::uint32_t* flag, std::uint32_t number) {
+  return static_cast<std::int32_t>(load_poll(flag) - number) >= 0;
 }
 
 /// A sync in rounds, in memory to save registers of the functions that it calls.
@@ -121,7 +122,7 @@ struct Rounds {
   std::uint64_t epoch, started;
   int distance, pe;
 };
-GSHMEM_OUTLINE void tell_in_round(Rounds& rounds) {
+GSHMEM_OUTLINE void signal_in_round(Rounds& rounds) {
   const abi::Team& team = *rounds.team;
   const int to = team.my_pe + rounds.distance;
   rounds.pe = team_pe(team, to < team.n_pes ? to : to - team.n_pes);
@@ -145,7 +146,7 @@ GSHMEM_OUTLINE bool look_at_round(Rounds& rounds) {
 }
 GSHMEM_FN bool await_in_round(Rounds& rounds) {
   rounds.started = 0;
-  for (unsigned polls = 1; !is_told(rounds.flag, static_cast<std::uint32_t>(rounds.epoch));
+  for (unsigned polls = 1; !has_signaled(rounds.flag, static_cast<std::uint32_t>(rounds.epoch));
        ++polls) {
     if (look_is_due(polls) && !look_at_round(rounds)) return false;
     pause(polls);
@@ -155,7 +156,7 @@ GSHMEM_FN bool await_in_round(Rounds& rounds) {
 }
 GSHMEM_FN bool next_round(Rounds& rounds) {
   if (rounds.distance >= rounds.team->n_pes) return false;
-  tell_in_round(rounds);
+  signal_in_round(rounds);
   return true;
 }
 /// Executes all rounds of a sync of the team with entry `index`, on one thread.
@@ -211,24 +212,24 @@ GSHMEM_FN bool sync_team(Coop coop, const Team& team, const char* call, const Go
       arrived = may_sync(state);
       GSHMEM_NO_UNROLL
       for (int i = rank; arrived && i < team.n_pes(); i += width) {
-        if (i != team.my_pe() && !is_mapped(state, team.pe(i))) tell_by_network(team, i);
+        if (i != team.my_pe() && !is_mapped(state, team.pe(i))) signal_by_network(team, i);
       }
       epoch = next_sync(slot);  // loaded again, so that no register holds it over the calls
     }
-    const std::uint32_t told = static_cast<std::uint32_t>(epoch);
+    const std::uint32_t number = static_cast<std::uint32_t>(epoch);
     std::uint32_t* flags = flags_of(slot, epoch);
     GSHMEM_NO_UNROLL
     for (int i = rank; arrived && i < team.n_pes(); i += width) {
       const int pe = team.pe(i);
       if (i != team.my_pe() && is_mapped(state, pe)) {
-        store_flag(peer_address(state, flags + team.my_pe(), pe), told);
+        store_flag(peer_address(state, flags + team.my_pe(), pe), number);
       }
     }
     GSHMEM_NO_UNROLL
     for (int i = rank; arrived && i < team.n_pes(); i += width) {
       if (i == team.my_pe()) continue;
       arrived = spin_until(
-          state, call, [&] { return is_told(flags + i, told); }, team.pe(i),
+          state, call, [&] { return has_signaled(flags + i, number); }, team.pe(i),
           [&] { return good(i); });
     }
     fence_acquire_system();
