@@ -37,8 +37,8 @@ GSHMEM_FN int alltoall(const Caller& call, Coop coop, int handle, void* dest, co
       int, Call::collective(CallKind::kAlltoall, call.name, handle, dest, source, n.bytes()))
   GSHMEM_FIT(&device::alltoall<Coop>, Coop, TeamCall);
   const TeamCall of = at_own_part({&call.state, call.name, team, dest, source, n.bytes()});
-  return alike(coop, of, call_of(CallKind::kAlltoall), of.bytes,
-               [&] { return device::alltoall(coop, of); });
+  return checked_collective(coop, of, call_of(CallKind::kAlltoall), of.bytes,
+                            [&] { return device::alltoall(coop, of); });
 }
 
 template <class Coop>
@@ -52,8 +52,8 @@ GSHMEM_FN int broadcast(const Caller& call, Coop coop, int handle, void* dest, c
       int, Call::collective(CallKind::kBroadcast, call.name, handle, dest, source, n.bytes(), root))
   GSHMEM_FIT(&device::broadcast<Coop>, Coop, TeamCall, int);
   const TeamCall of{&call.state, call.name, team, dest, source, n.bytes()};
-  return alike(coop, of, call_of(CallKind::kBroadcast, root), of.bytes,
-               [&] { return device::broadcast(coop, of, root); });
+  return checked_collective(coop, of, call_of(CallKind::kBroadcast, root), of.bytes,
+                            [&] { return device::broadcast(coop, of, root); });
 }
 
 template <class Coop>
@@ -67,8 +67,8 @@ GSHMEM_FN int fcollect(const Caller& call, Coop coop, int handle, void* dest, co
       int, Call::collective(CallKind::kFcollect, call.name, handle, dest, source, n.bytes()))
   GSHMEM_FIT(&device::fcollect<Coop>, Coop, TeamCall);
   const TeamCall of{&call.state, call.name, team, dest, source, n.bytes()};
-  return alike(coop, of, call_of(CallKind::kFcollect), of.bytes,
-               [&] { return device::fcollect(coop, of); });
+  return checked_collective(coop, of, call_of(CallKind::kFcollect), of.bytes,
+                            [&] { return device::fcollect(coop, of); });
 }
 
 template <class Coop>
@@ -82,7 +82,8 @@ GSHMEM_FN int collect(const Caller& call, Coop coop, int handle, void* dest, con
       int, Call::collective(CallKind::kCollect, call.name, handle, dest, source, n.bytes()))
   GSHMEM_FIT(&device::collect<Coop>, Coop, TeamCall);
   const TeamCall of{&call.state, call.name, team, dest, source, n.bytes()};
-  return alike(coop, of, call_of(CallKind::kCollect), 0, [&] { return device::collect(coop, of); });
+  return checked_collective(coop, of, call_of(CallKind::kCollect), 0,
+                            [&] { return device::collect(coop, of); });
 }
 
 template <std::size_t kSize, class Coop>
@@ -107,8 +108,8 @@ GSHMEM_FN int alltoalls(const Caller& call, Coop coop, int handle, void* dest, c
   using W = typename WordOf<kSize>::type;
   GSHMEM_FIT(&device::alltoalls<W, Coop>, Coop, TeamCall, Strides);
   const TeamCall of{&call.state, call.name, team, dest, source, n.bytes()};
-  return alike(coop, of, call_of(CallKind::kAlltoalls), of.bytes,
-               [&] { return device::alltoalls<W>(coop, of, strides); });
+  return checked_collective(coop, of, call_of(CallKind::kAlltoalls), of.bytes,
+                            [&] { return device::alltoalls<W>(coop, of, strides); });
 }
 
 /// In kernels operator and type are known at compile time; in CPU mode one function serves all.
@@ -154,8 +155,8 @@ GSHMEM_FN int reduction_by(const Caller& call, Coop coop, int handle, void* dest
   })
   TeamCall of{&call.state, call.name, team, dest, source, n.bytes()};
   if (kKind == CallKind::kReducescatter) of = at_own_part(of);
-  return alike(coop, of, call_of(kKind, op, type), of.bytes,
-               [&] { return reduce_by<kKind, W>(coop, of, reducer); });
+  return checked_collective(coop, of, call_of(kKind, op, type), of.bytes,
+                            [&] { return reduce_by<kKind, W>(coop, of, reducer); });
 }
 template <CallKind kKind, ReduceOp kOp, class T, class Coop>
 GSHMEM_FN int reduction(const Caller& call, Coop coop, int handle, T* dest, const T* source,

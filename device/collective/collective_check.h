@@ -37,7 +37,7 @@ GSHMEM_OUTLINE void note_call(const TeamCall& call, std::uint64_t what, std::uin
 
 /// Returns false, and reports a fault that names the first difference, if member `i` is in another
 /// call than this PE's last one. Returns true if no difference was seen.
-GSHMEM_OUTLINE bool is_alike(const TeamCall& call, int i) {
+GSHMEM_OUTLINE bool members_agree(const TeamCall& call, int i) {
   const State& state = *call.state;
   const int pe = team_pe(*call.team, i);
   if (pe == state.my_pe || !is_mapped(state, pe)) return true;
@@ -78,8 +78,8 @@ GSHMEM_OUTLINE bool is_alike(const TeamCall& call, int i) {
 
 /// Calls `work()`, which executes the collective. Returns a status, on all threads of the group.
 template <class Coop, class Work>
-GSHMEM_FN int alike(Coop coop, const TeamCall& call, std::uint64_t what, std::uint64_t bytes,
-                    const Work& work) {
+GSHMEM_FN int checked_collective(Coop coop, const TeamCall& call, std::uint64_t what,
+                                 std::uint64_t bytes, const Work& work) {
   if constexpr (!kChecks) {
     return work();
   } else {
@@ -87,7 +87,7 @@ GSHMEM_FN int alike(Coop coop, const TeamCall& call, std::uint64_t what, std::ui
     if (coop.thread_rank() == 0) note_call(call, what, bytes);
     const int status = work();
     const int next = call.team->my_pe + 1 < call.team->n_pes ? call.team->my_pe + 1 : 0;
-    const bool good = status != 0 || coop.thread_rank() != 0 || is_alike(call, next);
+    const bool good = status != 0 || coop.thread_rank() != 0 || members_agree(call, next);
     sync_lanes(coop);
     return coop.any(!good) ? fault_code(*call.state) : status;
   }
@@ -101,7 +101,7 @@ GSHMEM_FN int sync_call_members(Coop coop, const TeamCall& call) {
     TeamCall all = call;  // members of a part of a team synchronize with the whole team
     all.team = team_entries(*call.state) + index;
     return sync_members(coop, *call.state, call.name, index,
-                        [&](int i) { return is_alike(all, i); });
+                        [&](int i) { return members_agree(all, i); });
   } else {
     return sync_members(coop, *call.state, call.name, index);
   }

@@ -208,7 +208,7 @@ GSHMEM_FN bool await_packets(const TeamCall& call, std::uint32_t flag, Word16 (&
     }
     if (missing < 0) return true;
     if (look_is_due(polls)) {
-      if (kChecks && !is_alike(call, member(missing))) return false;
+      if (kChecks && !members_agree(call, member(missing))) return false;
       started = wait_check(*call.state, call.name, started, team_pe(*call.team, member(missing)));
       if (started == kWaitOver) return false;
     }
