@@ -115,7 +115,7 @@ TEST_CASE("the_variables_of_torchrun_are_enough_to_join", "[create]") {
   CHECK(status == 0);
 }
 
-TEST_CASE("a_port_of_torchrun_s_that_is_taken_is_named_with_the_variable_for_another", "[create]") {
+TEST_CASE("a_used_port_of_torchrun_is_named_with_the_variable_that_sets_another", "[create]") {
   net::Endpoint loopback;
   loopback.ip = {127, 0, 0, 1};
   const auto taken = net::listen_on(loopback);
@@ -136,7 +136,7 @@ TEST_CASE("an_address_takes_rank_and_size_from_the_launcher", "[create]") {
                [&] { (void)bootstrap::create(config); });
 }
 
-TEST_CASE("create_takes_the_choice_that_is_set", "[create]") {
+TEST_CASE("create_uses_the_configured_bootstrap", "[create]") {
   Config config = automatic();
   config.bootstrap = BootstrapKind::kSingle;
   const Variable rank("PMIX_RANK", "0"), nspace("PMIX_NAMESPACE", "left-over");
@@ -152,7 +152,7 @@ TEST_CASE("create_auto_asks_pmix_only_where_a_launcher_has_set_both_of_its_varia
   }
 }
 
-TEST_CASE("create_auto_passes_over_a_left_over_pmix_environment", "[create]") {
+TEST_CASE("create_auto_ignores_a_stale_pmix_environment", "[create]") {
   if (!have_pmix()) return;
   const Variable rank("PMIX_RANK", "0"), nspace("PMIX_NAMESPACE", "left-over");
   CHECK(std::string(bootstrap::create(automatic())->name()) == "single");
@@ -162,7 +162,7 @@ TEST_CASE("create_auto_passes_over_a_left_over_pmix_environment", "[create]") {
                [&] { (void)bootstrap::create(pmix); });
 }
 
-TEST_CASE("create_pmix_with_a_silent_server_ends_in_time", "[create]") {
+TEST_CASE("create_pmix_with_a_silent_server_times_out", "[create]") {
   if (!have_pmix()) return;
   net::Endpoint loopback;
   loopback.ip = {127, 0, 0, 1};

@@ -17,7 +17,7 @@ net::Cookie counting_cookie() {
 
 }  // namespace
 
-TEST_CASE("uniqueid_is_read_back", "[uid]") {
+TEST_CASE("uniqueid_decodes_to_what_was_encoded", "[uid]") {
   UniqueId id;
   id.cookie = counting_cookie();
   RootAddress v4, v6;
@@ -46,7 +46,7 @@ TEST_CASE("uniqueid_is_read_back", "[uid]") {
   CHECK(decode_uniqueid(packed) == id);
 }
 
-TEST_CASE("uniqueid_that_is_none_is_refused", "[uid]") {
+TEST_CASE("invalid_uniqueid_is_refused", "[uid]") {
   gshmemx_uniqueid good;
   UniqueId id;
   id.roots.resize(1);

@@ -73,7 +73,7 @@ TEST_CASE("interfaces_filter_by_prefix_name_and_exclusion", "[interfaces]") {
   CHECK(chosen(kAll, "=lo", AddressFamily::kIpv6) == 2);
 }
 
-TEST_CASE("interfaces_that_do_not_fit_are_listed", "[interfaces]") {
+TEST_CASE("interfaces_that_do_not_match_are_listed", "[interfaces]") {
   expect_error(GSHMEMX_ERROR_CONFIG, "eth0 10.0.0.4 (down)",
                [] { (void)choose_address(kAll, "=eth0", AddressFamily::kAny); });
   expect_error(GSHMEMX_ERROR_CONFIG, "GSHMEM_UID_INTERFACE=\"wlan\"",
@@ -96,7 +96,7 @@ TEST_CASE("interfaces_of_this_machine_include_loopback", "[interfaces]") {
   CHECK(seen == 1);
 }
 
-TEST_CASE("interfaces_are_those_with_an_address_and_know_who_is_loopback", "[interfaces]") {
+TEST_CASE("interfaces_have_an_address_and_a_loopback_flag", "[interfaces]") {
   ifaddrs* head = nullptr;
   REQUIRE(getifaddrs(&head) == 0);
   std::map<std::string, bool> loopback;

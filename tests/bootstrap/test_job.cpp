@@ -56,7 +56,7 @@ TEST_CASE("job_welcomes_all_when_the_last_has_joined", "[job]") {
   CHECK(job.root_rank() == 0);
 }
 
-TEST_CASE("job_refuses_who_does_not_belong", "[job]") {
+TEST_CASE("job_refuses_ranks_that_do_not_belong_to_it", "[job]") {
   Job job;
   CHECK_THAT(job.join(hello(-1, 3)).text, Contains("rank -1 in a job of 3"));
   CHECK_THAT(job.join(hello(3, 3)).text, Contains("rank 3 in a job of 3"));
@@ -70,7 +70,7 @@ TEST_CASE("job_refuses_who_does_not_belong", "[job]") {
   CHECK(job.take_outgoing().empty());
 }
 
-TEST_CASE("job_gathers_in_rank_order_whoever_comes_first", "[job]") {
+TEST_CASE("job_gathers_in_rank_order_in_any_order_of_arrival", "[job]") {
   Job job = joined(2);
   const Bytes a{std::byte{'a'}, std::byte{'A'}}, b{std::byte{'b'}, std::byte{'B'}};
   job.contribute(1, contribution(1, b));
@@ -85,7 +85,7 @@ TEST_CASE("job_gathers_in_rank_order_whoever_comes_first", "[job]") {
   CHECK(Bytes(data.begin(), data.end()) == Bytes{a[0], a[1], b[0], b[1]});
 }
 
-TEST_CASE("job_names_the_missing_when_time_is_up", "[job]") {
+TEST_CASE("job_names_missing_ranks_after_the_timeout", "[job]") {
   Job joining;
   CHECK_FALSE(joining.join(hello(1, 3)));
   joining.expired(0, 1.5);
@@ -98,7 +98,7 @@ TEST_CASE("job_names_the_missing_when_time_is_up", "[job]") {
   tells(running, {0, 1, 2}, "barrier timed out after 2 s (GSHMEM_BOOTSTRAP_TIMEOUT): ranks 0, 1");
 }
 
-TEST_CASE("job_says_what_the_others_wait_in_whoever_came_first", "[job]") {
+TEST_CASE("job_names_the_call_that_the_others_wait_in", "[job]") {
   Job job = joined(2);
   job.contribute(0, contribution(1, Bytes(4)));
   job.expired(1, 2);
@@ -113,7 +113,7 @@ TEST_CASE("job_ignores_an_expiry_that_crossed_the_result", "[job]") {
   CHECK_FALSE(job.failure());
 }
 
-TEST_CASE("job_says_who_is_missing_also_to_one_that_waits_alone_or_adds_a_note", "[job]") {
+TEST_CASE("job_names_missing_ranks_also_to_a_single_waiter_and_with_its_note", "[job]") {
   Job job = joined(2);
   job.note("no descriptors");
   job.expired(1, 2);  // a rank that has contributed already, or one that falsely claims it
@@ -122,7 +122,7 @@ TEST_CASE("job_says_who_is_missing_also_to_one_that_waits_alone_or_adds_a_note",
         "take part; no descriptors");
 }
 
-TEST_CASE("job_says_nothing_after_its_failure", "[job]") {
+TEST_CASE("job_sends_nothing_after_its_failure", "[job]") {
   Job job = joined(2);
   job.fail({GSHMEMX_ERROR_SYSTEM, "the first"});
   tells(job, {0, 1}, "the first");
@@ -154,7 +154,7 @@ TEST_CASE("job_needs_all_before_anything_else", "[job]") {
   CHECK_FALSE(largest.complete());
 }
 
-TEST_CASE("job_tells_death_from_leaving", "[job]") {
+TEST_CASE("job_distinguishes_a_death_from_a_departure", "[job]") {
   Job job = joined(3);
   job.leave(0);
   CHECK_FALSE(job.failure());
@@ -187,7 +187,7 @@ TEST_CASE("job_a_departure_that_is_already_waited_for_fails", "[job]") {
   tells(job, {0}, "rank 1 left");
 }
 
-TEST_CASE("job_one_that_has_given_its_part_may_leave", "[job]") {
+TEST_CASE("job_rank_that_has_contributed_may_leave", "[job]") {
   Job job = joined(3);
   job.contribute(0, contribution(1, {}));
   job.leave(0);

@@ -84,7 +84,7 @@ TEST_CASE("pmix_is_left_once_by_the_process_that_joined_and_not_by_its_child", "
   ::munmap(shared, sizeof(int));
 }
 
-TEST_CASE("pmix_exchanges_what_a_collecting_fence_has_brought", "[pmix]") {
+TEST_CASE("pmix_exchanges_the_data_of_a_collecting_fence", "[pmix]") {
   PmixDouble& pmix = fresh();
   const auto boot = join(2.5);
   CHECK(boot->size() == 2);
@@ -121,7 +121,7 @@ TEST_CASE("pmix_alone_asks_for_no_exchange", "[pmix]") {
   CHECK(pmix.fences == 0);
 }
 
-TEST_CASE("pmix_answers_that_are_none_are_errors_that_stay", "[pmix]") {
+TEST_CASE("pmix_errors_are_permanent", "[pmix]") {
   struct Row {
     pmix_status_t status;
     gshmemx_status code;
@@ -161,7 +161,7 @@ TEST_CASE("pmix_answers_that_are_none_are_errors_that_stay", "[pmix]") {
   join()->barrier();
 }
 
-TEST_CASE("pmix_that_does_not_tell_the_size_of_the_job_is_an_error", "[pmix]") {
+TEST_CASE("pmix_without_the_size_of_the_job_is_an_error", "[pmix]") {
   PmixDouble& pmix = fresh();
   const std::string what = "asking the PMIx server for the job size: what PMIx says";
   const std::string other = what + " (another rank or the launcher ended)";
@@ -179,7 +179,7 @@ TEST_CASE("pmix_that_does_not_tell_the_size_of_the_job_is_an_error", "[pmix]") {
 }
 
 /// PMIx 5.0.1 does this: the fence is complete, but the value does not arrive.
-TEST_CASE("pmix_ranks_whose_data_does_not_come_in_time_are_waited_for_again", "[pmix]") {
+TEST_CASE("pmix_rank_whose_data_is_late_is_waited_for_again", "[pmix]") {
   PmixDouble& pmix = fresh();
   const auto boot = join(), again = join();
   pmix.get = PMIX_ERR_TIMEOUT;
@@ -190,7 +190,7 @@ TEST_CASE("pmix_ranks_whose_data_does_not_come_in_time_are_waited_for_again", "[
   CHECK(pmix.keys.size() == put + 1);  // under the name that the late rank knows
 }
 
-TEST_CASE("pmix_may_read_what_was_asked_when_the_answer_comes_late", "[pmix]") {
+TEST_CASE("pmix_may_read_its_arguments_until_a_late_answer", "[pmix]") {
   PmixDouble& pmix = fresh();
   const auto with_data = join(0.2), with_fence = join(0.2);
   pmix.is_late = true;
@@ -258,7 +258,7 @@ TEST_CASE("pmix_takes_no_other_value_after_a_fence_that_failed", "[pmix]") {
   CHECK(pmix.keys.size() == put + 2);
 }
 
-TEST_CASE("pmix_exchanges_as_many_bytes_as_it_says_at_most", "[pmix]") {
+TEST_CASE("pmix_exchanges_no_more_bytes_than_its_limit", "[pmix]") {
   PmixDouble& pmix = fresh();
   const auto boot = join();
   const std::vector<char> mine(bootstrap::kMaxBytes + 1, 'm');
@@ -289,7 +289,7 @@ TEST_CASE("pmix_values_of_another_kind_or_size_are_errors", "[pmix]") {
   expect_error(GSHMEMX_ERROR_BOOTSTRAP, "PMIx gives rank 0 in a job of 0", [] { (void)join(); });
 }
 
-TEST_CASE("pmix_abort_says_who_and_why_and_does_not_wait_for_ever", "[pmix]") {
+TEST_CASE("pmix_abort_names_the_rank_and_the_reason_and_returns", "[pmix]") {
   PmixDouble& pmix = fresh();
   join()->abort(7, "the reason");
   CHECK(pmix.code == 7);
@@ -303,7 +303,7 @@ TEST_CASE("pmix_abort_says_who_and_why_and_does_not_wait_for_ever", "[pmix]") {
   CHECK(took.count() < 4);
 }
 
-TEST_CASE("who_asks_for_it_hears_that_the_launcher_is_gone", "[pmix]") {
+TEST_CASE("loss_of_the_launcher_is_reported_on_request", "[pmix]") {
   (void)fresh();
   const auto lose = of_double<bool()>("pmix_double_loses_its_server");
   std::promise<std::string> heard;

@@ -53,7 +53,7 @@ TEST_CASE("threads_departed_rank_is_named", "[threads]") {
         }) == "");
 }
 
-TEST_CASE("threads_collective_that_is_waited_in_is_named", "[threads]") {
+TEST_CASE("threads_pending_collective_is_named", "[threads]") {
   for (const std::size_t bytes : {std::size_t{0}, std::size_t{1}, std::size_t{2}}) {
     const Ranks ranks = bootstrap::create_threads(2, 0.001);
     std::array<char, 4> all{};

@@ -113,7 +113,7 @@ TEST_CASE("uid_survives_signals_everywhere", "[uid]") {
         }) == "");
 }
 
-TEST_CASE("uid_missing_rank_is_named_to_those_who_joined", "[uid]") {
+TEST_CASE("uid_missing_rank_is_named_to_ranks_that_joined", "[uid]") {
   IdChannel channel;
   const Config config = uid_config(0.3);
   CHECK(run_threads(4, [&](int rank) {
@@ -178,7 +178,7 @@ TEST_CASE("uid_leaving_while_others_wait_is_an_error_that_names_the_rank", "[uid
         }) == "");
 }
 
-TEST_CASE("uid_killed_rank_is_named_to_those_in_allgather", "[uid]") {
+TEST_CASE("uid_killed_rank_is_named_to_ranks_in_an_allgather", "[uid]") {
   const int victim = GENERATE(0, 2);  // 0 runs the root service
   IdChannel channel, ready;
   const auto body = [&](int rank) {
@@ -195,7 +195,7 @@ TEST_CASE("uid_killed_rank_is_named_to_those_in_allgather", "[uid]") {
   CHECK(run_processes(3, body, {victim}) == "");
 }
 
-TEST_CASE("uid_root_service_that_ends_with_its_process_says_so", "[uid]") {
+TEST_CASE("uid_root_service_that_ends_with_its_process_reports_it", "[uid]") {
   IdChannel channel, ready;
   const bool by_address = GENERATE(false, true);
   const std::string address = free_address();
@@ -215,7 +215,7 @@ TEST_CASE("uid_root_service_that_ends_with_its_process_says_so", "[uid]") {
   CHECK(run_processes(3, body) == "");
 }
 
-TEST_CASE("uid_root_service_that_cannot_go_on_says_so", "[uid]") {
+TEST_CASE("uid_root_service_that_cannot_go_on_reports_it", "[uid]") {
   if (lacks_descriptors()) return;
   IdChannel channel, ready;
   const auto body = [&](int rank) {
@@ -239,7 +239,7 @@ TEST_CASE("uid_root_service_that_cannot_go_on_says_so", "[uid]") {
   CHECK(run_processes(3, body) == "");
 }
 
-TEST_CASE("uid_root_service_without_descriptors_says_so_to_those_who_wait", "[uid]") {
+TEST_CASE("uid_root_service_without_descriptors_reports_it_to_waiting_ranks", "[uid]") {
   if (lacks_descriptors()) return;
   IdChannel channel, ready, over;
   const auto body = [&](int rank) {
@@ -297,7 +297,7 @@ TEST_CASE("uid_last_results_arrive_although_the_root_process_exits", "[uid]") {
   }
 }
 
-TEST_CASE("uid_exit_of_the_root_process_is_reported_to_those_who_stay", "[uid]") {
+TEST_CASE("uid_exit_of_the_root_process_is_reported_to_the_remaining_ranks", "[uid]") {
   CHECK(run_job(run_forked, 3, uid_config(), [](std::unique_ptr<Bootstrap> boot) {
           boot->barrier();
           if (boot->rank() == 0) return;
@@ -305,7 +305,7 @@ TEST_CASE("uid_exit_of_the_root_process_is_reported_to_those_who_stay", "[uid]")
         }) == "");
 }
 
-TEST_CASE("uid_rank_that_has_finished_needs_the_others_no_more", "[uid]") {
+TEST_CASE("uid_rank_that_has_finished_does_not_need_the_others", "[uid]") {
   CHECK(run_job(run_forked, 3, uid_config(), [](std::unique_ptr<Bootstrap> boot) {
           boot->barrier();
           boot->finish();
@@ -314,7 +314,7 @@ TEST_CASE("uid_rank_that_has_finished_needs_the_others_no_more", "[uid]") {
         }) == "");
 }
 
-TEST_CASE("uid_ranks_that_disagree_are_told", "[uid]") {
+TEST_CASE("uid_ranks_that_disagree_get_an_error", "[uid]") {
   CHECK(run_job(run_threads, 2, uid_config(), [](std::unique_ptr<Bootstrap> boot) {
           expect_error(GSHMEMX_ERROR_SYMMETRY, "ranks disagree", [&] {
             std::array<std::byte, 64> buffer{};
@@ -349,7 +349,7 @@ TEST_CASE("uid_bad_arguments_are_named", "[uid]") {
                [&] { (void)bootstrap::create(config); });
 }
 
-TEST_CASE("uid_missing_rank_0_at_a_fixed_address_ends_in_time_without_work", "[uid]") {
+TEST_CASE("uid_missing_rank_0_at_a_fixed_address_times_out_without_busy_waiting", "[uid]") {
   const auto worked = [] {
     timespec now{};
     (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
@@ -361,7 +361,7 @@ TEST_CASE("uid_missing_rank_0_at_a_fixed_address_ends_in_time_without_work", "[u
   CHECK(worked() - before < 0.05);  // it sleeps between its attempts
 }
 
-TEST_CASE("uid_rank_0_whose_address_is_taken_or_of_another_host_says_so", "[uid]") {
+TEST_CASE("uid_rank_0_names_an_address_that_is_in_use_or_of_another_host", "[uid]") {
   net::Endpoint loopback;
   loopback.ip = {127, 0, 0, 1};
   net::Listener other = net::listen_on(loopback);
@@ -416,7 +416,7 @@ TEST_CASE("uid_rank_tries_every_address_of_an_id_and_names_all_of_them", "[uid]"
   }
 }
 
-TEST_CASE("uid_ids_that_nobody_uses_share_one_thread", "[uid]") {
+TEST_CASE("uid_unused_ids_share_one_thread", "[uid]") {
   const auto threads = [] {
     return std::distance(std::filesystem::directory_iterator("/proc/self/task"), {});
   };

@@ -36,7 +36,7 @@ TEST_CASE("uid_killed_rank_is_named_though_its_child_lives", "[uid]") {
   CHECK(run_processes(3, body, {victim}) == "");
 }
 
-TEST_CASE("uid_nobody_listens_for_a_process_that_ended_though_its_child_lives", "[uid]") {
+TEST_CASE("uid_no_port_of_an_ended_process_is_open_though_its_child_lives", "[uid]") {
   const Lifeline lifeline;
   int ends[2];
   check_errno(pipe(ends), "pipe");
@@ -54,7 +54,7 @@ TEST_CASE("uid_nobody_listens_for_a_process_that_ended_though_its_child_lives", 
   close(ends[1]);
 }
 
-TEST_CASE("uid_child_that_leaves_does_nothing_to_the_job", "[uid]") {
+TEST_CASE("uid_child_that_exits_does_not_affect_the_job", "[uid]") {
   IdChannel channel;
   CHECK(run_processes(3, [&](int rank) {
           auto boot = channel.join(rank, 3, uid_config());
@@ -74,7 +74,7 @@ TEST_CASE("uid_child_that_leaves_does_nothing_to_the_job", "[uid]") {
         }) == "");
 }
 
-TEST_CASE("uid_child_may_look_for_root_services_whatever_its_parents_threads_were_at", "[uid]") {
+TEST_CASE("uid_child_may_look_for_root_services_in_any_state_of_its_parents_threads", "[uid]") {
   if (kUnderTsan) return void(std::puts("skipped: ThreadSanitizer lets no such child do anything"));
   const auto look = [] { (void)bootstrap::RootRegistry::get().serves({}); };
   std::atomic<bool> over{false};

@@ -77,7 +77,7 @@ std::string meet(const std::vector<Rank>& ranks) {
 
 }  // namespace
 
-TEST_CASE("uid_rank_0_listens_on_all_that_its_name_stands_for", "[uid]") {
+TEST_CASE("uid_rank_0_listens_on_all_addresses_of_its_name", "[uid]") {
   if (!can_have_names()) return;
   const std::string port = free_port(), both = "127.0.0.1 localhost\n::1 localhost\n";
   CHECK(meet({{both, "localhost:" + port}, {"", "127.0.0.1:" + port}, {"", "[::1]:" + port}}) ==
@@ -91,7 +91,7 @@ TEST_CASE("uid_name_that_is_loopback_on_its_own_host_is_found_by_others", "[uid]
   CHECK(meet({{"127.0.1.1 node\n", address}, {"127.0.0.9 node\n", address}}) == "");
 }
 
-TEST_CASE("uid_listens_everywhere_only_where_a_name_says_nothing", "[uid]") {
+TEST_CASE("uid_listens_on_all_addresses_only_for_a_name_without_one", "[uid]") {
   const std::vector<Endpoint> loopbacks{loopback("127.0.1.1", 7), loopback("::1", 7)};
   const std::vector<Endpoint> mixed{loopback("127.0.1.1", 7), loopback("10.0.0.1", 7)};
   for (const char* address : {"localhost:7", "ip6-loopback:7", "127.0.1.1:7", "[::1]:7"})
@@ -119,7 +119,7 @@ TEST_CASE("uid_address_that_drops_packets_leaves_time_for_the_next", "[uid]") {
   CHECK(meet({{"", "127.0.0.1:" + port, 15}, {both, "localhost:" + port, 60}}) == "");
 }
 
-TEST_CASE("uid_address_of_a_link_needs_and_keeps_its_interface", "[uid]") {
+TEST_CASE("uid_link_local_address_needs_and_keeps_its_interface", "[uid]") {
   const auto resolved = net::resolve("[fe80::1%lo]:7", AddressFamily::kAny);
   CHECK(resolved.front().scope == if_nametoindex("lo"));
   CHECK(net::endpoint_text(resolved.front()) == "[fe80::1%lo]:7");

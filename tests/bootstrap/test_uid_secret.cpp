@@ -62,7 +62,7 @@ TEST_CASE("uid_ranks_with_one_secret_make_a_job", "[uid]") {
   CHECK(join(config, by_file) == "");
 }
 
-TEST_CASE("uid_rank_0_warns_where_strangers_of_other_hosts_could_join", "[uid]") {
+TEST_CASE("uid_rank_0_warns_if_strangers_of_other_hosts_could_join", "[uid]") {
   for (const std::string host : {"127.0.0.1", "0.0.0.0"}) {
     for (const std::string secret : {"", "correct horse"}) {
       Config config = secret_config(secret);
@@ -173,7 +173,7 @@ TEST_CASE("uid_rank_that_may_be_a_stranger_gets_little_memory", "[uid]") {
         }) == "");
 }
 
-TEST_CASE("uid_rank_that_brings_too_much_ends_the_job", "[uid]") {
+TEST_CASE("uid_rank_that_sends_too_much_ends_the_job", "[uid]") {
   gshmemx_uniqueid id;
   bootstrap::make_uniqueid(&id, uid_config());
   CHECK(run_threads(2, [&](int rank) {

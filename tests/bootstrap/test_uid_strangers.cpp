@@ -73,7 +73,7 @@ TEST_CASE("uid_garbage_does_not_disturb_the_job", "[uid]") {
   run_good_job(id, 3);
 }
 
-TEST_CASE("uid_garbage_is_hung_up_on", "[uid]") {
+TEST_CASE("uid_sender_of_garbage_is_disconnected", "[uid]") {
   gshmemx_uniqueid id;
   bootstrap::make_uniqueid(&id, uid_config());
   RawClient client(id);
@@ -82,7 +82,7 @@ TEST_CASE("uid_garbage_is_hung_up_on", "[uid]") {
   run_good_job(id, 1);
 }
 
-TEST_CASE("uid_bytes_may_come_one_by_one", "[uid]") {
+TEST_CASE("uid_bytes_may_arrive_one_by_one", "[uid]") {
   gshmemx_uniqueid id;
   bootstrap::make_uniqueid(&id, uid_config());
   const Bytes mine{std::byte{'x'}, std::byte{'y'}};
@@ -139,7 +139,7 @@ TEST_CASE("uid_same_rank_twice_is_refused", "[uid]") {
   first.send(kGoodbye);
 }
 
-TEST_CASE("uid_other_versions_are_told_so", "[uid]") {
+TEST_CASE("uid_other_versions_are_refused_with_the_reason", "[uid]") {
   gshmemx_uniqueid id;
   bootstrap::make_uniqueid(&id, uid_config());
   RawClient client(id);
@@ -258,7 +258,7 @@ struct LocalId {
   }
 };
 
-TEST_CASE("uid_root_of_a_job_that_failed_tells_late_ranks_why_for_a_while_and_ends", "[uid]") {
+TEST_CASE("uid_root_of_a_failed_job_sends_late_ranks_the_reason_for_a_while_and_ends", "[uid]") {
   const double linger = GENERATE(0.0, 0.3);
   LocalId local;
   const bootstrap::RootService service = local.start(linger);
@@ -281,7 +281,7 @@ TEST_CASE("uid_root_of_a_job_that_failed_tells_late_ranks_why_for_a_while_and_en
   CHECK(net::connect_to(local.unique.roots[0].endpoint, deadline).error == ECONNREFUSED);
 }
 
-TEST_CASE("uid_root_at_a_fixed_address_answers_nobody_after_a_job_that_failed", "[uid]") {
+TEST_CASE("uid_root_at_a_fixed_address_answers_no_rank_after_a_failed_job", "[uid]") {
   Config config = address_config(free_address(), 0, 4, 60 * kPatience);
   config.uid_secret = "secret";
   const net::Endpoint root = net::resolve(config.uid_address, AddressFamily::kIpv4).front();
@@ -308,7 +308,7 @@ TEST_CASE("uid_root_at_a_fixed_address_answers_nobody_after_a_job_that_failed", 
   CHECK_FALSE(answered);
 }
 
-TEST_CASE("uid_root_tells_the_rank_of_its_own_process_last", "[uid]") {
+TEST_CASE("uid_root_answers_the_rank_of_its_own_process_last", "[uid]") {
   constexpr int kRanks = 64;
   IdChannel channel;
   CHECK(run_processes(2, [&](int process) {
@@ -325,7 +325,7 @@ TEST_CASE("uid_root_tells_the_rank_of_its_own_process_last", "[uid]") {
         }) == "");
 }
 
-TEST_CASE("uid_root_service_that_ends_says_with_whom", "[uid]") {
+TEST_CASE("uid_root_service_that_ends_names_its_process", "[uid]") {
   for (const bool hosts_root : {false, true}) {
     LocalId local;
     RawClient joined(local.id), probe(local.id);
@@ -345,8 +345,7 @@ TEST_CASE("uid_root_service_that_ends_says_with_whom", "[uid]") {
   }
 }
 
-TEST_CASE("uid_process_that_has_another_root_service_is_not_taken_for_the_one_of_its_job",
-          "[uid]") {
+TEST_CASE("uid_process_with_another_root_service_is_not_mistaken_for_that_of_its_job", "[uid]") {
   gshmemx_uniqueid others;
   bootstrap::make_uniqueid(&others, uid_config());
   LocalId local;
@@ -396,7 +395,7 @@ TEST_CASE("uid_root_makes_room_for_its_ranks_and_256_descriptors_of_the_process"
   }
 }
 
-TEST_CASE("uid_silent_callers_take_no_descriptors", "[uid]") {
+TEST_CASE("uid_silent_clients_use_up_no_descriptors", "[uid]") {
   // More strangers than the process of rank 0 may have descriptors.
   constexpr int kStrangers = 300;
   constexpr rlim_t kDescriptors = 64;
@@ -427,7 +426,7 @@ TEST_CASE("uid_silent_callers_take_no_descriptors", "[uid]") {
         }) == "");
 }
 
-TEST_CASE("uid_root_has_a_descriptor_for_every_rank_or_says_that_it_has_not", "[uid]") {
+TEST_CASE("uid_root_has_a_descriptor_for_every_rank_or_reports_that_it_lacks_one", "[uid]") {
   constexpr int kRanks = 48;
   constexpr rlim_t kDescriptors = 32;
   for (const bool may_raise : {true, false}) {
@@ -497,7 +496,7 @@ TEST_CASE("uid_root_that_lacks_a_descriptor_for_the_first_rank_takes_more", "[ui
         }) == "");
 }
 
-TEST_CASE("uid_rank_that_has_greeted_makes_no_room_for_strangers", "[uid]") {
+TEST_CASE("uid_rank_that_has_sent_its_greeting_makes_no_room_for_strangers", "[uid]") {
   LocalId local;
   // All of them connect before the service can accept the first.
   RawClient rank(local.id);

@@ -91,7 +91,7 @@ TEST_CASE("bad_remote_key_of_every_call") {
   }
 }
 
-TEST_CASE("a_dump_that_was_flushed_behind_what_failed_tells_of_the_call") {
+TEST_CASE("a_dump_that_was_flushed_after_an_error_names_the_call") {
   for (const Call& call : kCalls) {
     if (std::string(call.op) == "write") continue;
     INFO(call.name);

@@ -150,7 +150,7 @@ TEST_CASE("target_does_not_answer_on_the_first_use_of_a_queue") {
   }
 }
 
-TEST_CASE("entries_behind_an_error_are_flushed") {
+TEST_CASE("entries_after_an_error_are_flushed") {
   const auto provoke = [](const Actor& actor) {
     put_behind_heap(actor);
     for (int i = 0; i < 20; ++i) actor.put(actor.first + i);
@@ -163,7 +163,7 @@ TEST_CASE("entries_behind_an_error_are_flushed") {
   }
 }
 
-TEST_CASE("burst_that_waits_for_room_behind_an_error") {
+TEST_CASE("burst_that_waits_for_room_after_an_error") {
   const auto provoke = [](const Actor& actor) {
     spoil_key(Key::kRemote);
     put_burst(actor, 300);

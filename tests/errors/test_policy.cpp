@@ -95,7 +95,7 @@ TEST_CASE("quiet_status_ends_nothing_under_abort_and_the_next_wait_does") {
   }
 }
 
-TEST_CASE("finalize_returns_with_an_error_on_its_way") {
+TEST_CASE("finalize_returns_while_an_error_is_pending") {
   for (const std::string policy : {"abort", "report"}) {
     for (const Leg& leg : process_legs({"soft", "ofi"})) {
       for (const bool by_context : {false, true}) {
@@ -116,7 +116,7 @@ TEST_CASE("finalize_returns_with_an_error_on_its_way") {
   }
 }
 
-TEST_CASE("what_goes_wrong_in_finalize_is_said_and_told_to_those_who_still_run") {
+TEST_CASE("an_error_in_finalize_is_logged_and_reported_to_pes_that_still_run") {
   for (const Leg& leg : process_legs({"soft", "ofi"})) {
     const auto outcomes = in_job(leg, "report", [](Area& area) {
       if (gshmem_my_pe() == kActor) return post_bad_put(area);
@@ -170,7 +170,7 @@ TEST_CASE("kernels_of_all_scopes_get_the_status_of_the_error") {
   }
 }
 
-TEST_CASE("who_refused_a_request_tells_when_its_sender_does_not_look") {
+TEST_CASE("a_pe_that_refused_a_request_reports_it_if_the_sender_does_not") {
   for (const Leg& leg : process_legs({"soft"})) {
     const Meeting all_told;  // the others also learn that a PE leaves
     const auto outcomes = in_job(leg, "report", [&](Area& area) {
@@ -193,7 +193,7 @@ TEST_CASE("who_refused_a_request_tells_when_its_sender_does_not_look") {
   }
 }
 
-TEST_CASE("who_makes_a_wrong_call_hears_nothing_of_a_port_that_was_down") {
+TEST_CASE("a_wrong_call_is_not_blamed_on_a_port_that_was_down") {
   for (const Leg& leg : process_legs({"soft"})) {
     const auto outcomes = in_job(leg, "report", [&](Area& area) {
       if (gshmem_my_pe() != kActor) return;
@@ -211,7 +211,7 @@ TEST_CASE("who_makes_a_wrong_call_hears_nothing_of_a_port_that_was_down") {
   }
 }
 
-TEST_CASE("signal_that_the_program_waits_for_is_no_error") {
+TEST_CASE("signal_that_the_program_waits_for_is_not_an_error") {
   for (const Leg& leg : process_legs({"soft", "ofi"})) {
     for (const std::string doorbell : {"auto", "agent"}) {
       const auto environment = environment_of(leg, {{"GSHMEM_DOORBELL", doorbell}});
@@ -253,7 +253,7 @@ TEST_CASE("registered_memory_has_an_end_and_is_gone_when_it_is_unregistered") {
   }
 }
 
-TEST_CASE("a_log_for_debugging_says_where_an_error_was_detected") {
+TEST_CASE("a_debug_log_names_the_line_that_detected_an_error") {
   const auto outcomes = spmd::in_children(
       1, {{"GSHMEM_DEVICE", "cpu"}, {"GSHMEM_FAULT", "report"}, {"GSHMEM_LOG", "debug"}}, [](int) {
         const Runtime runtime;

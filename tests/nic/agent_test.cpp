@@ -76,7 +76,7 @@ TEST_CASE("the_agent_forwards_each_word_to_its_doorbell_once") {
   CHECK(bells.rung(2) == kNever);
 }
 
-TEST_CASE("the_agent_forwards_what_has_come_before_it_goes") {
+TEST_CASE("the_agent_forwards_earlier_words_before_it_ends") {
   for (std::uint64_t value = 1; value <= 200; ++value) {
     Bells bells;
     std::optional<Agent> agent(std::in_place, std::vector{bells.route(0)});

@@ -111,7 +111,7 @@ TEST_CASE("operands_that_a_nic_ignores_are_remarked") {
   CHECK(remark(entry(8, 0x15, kAdd4, 4)).empty());
 }
 
-TEST_CASE("atomics_that_are_put_together_wrongly") {
+TEST_CASE("malformed_atomics_are_refused") {
   bad_atomic(entry(8, 0x11, kTwo8, 8), "opmod 0x08 in ATOMIC_CS");
   bad_atomic(entry(0, 0x14, kSwap4, 4), "opmod 0x00 in MASKED_CS");
   bad_atomic(entry(0x0a, 0x15, kAdd8, 8), "opmod 0x0a in MASKED_FA");

@@ -101,7 +101,7 @@ TEST_CASE("write_with_a_pointer") {
   CHECK(wqe.local[0].address == 0x7fff00001000);
 }
 
-TEST_CASE("where_there_are_receives_writes_and_sends_may_have_an_immediate") {
+TEST_CASE("with_receives_writes_and_sends_may_have_an_immediate") {
   for (const std::uint8_t opcode : {std::uint8_t{0x09}, std::uint8_t{0x0b}}) {
     Bytes wqe = join({control(0, opcode, opcode == 0x09 ? 3 : 2), kRemote, kData100});
     if (opcode == 0x0b) wqe.erase(wqe.begin() + 16, wqe.begin() + 32);
@@ -169,7 +169,7 @@ TEST_CASE("flags_of_the_control_segment") {
   remarked(control(0, 0, 1, 0x09), "fm_ce_se 0x09");
 }
 
-TEST_CASE("what_a_nic_ignores_is_remarked") {
+TEST_CASE("fields_that_a_nic_ignores_are_remarked") {
   Bytes wqe = control(0, 0, 1);
   wqe[7] = 0x41;
   remarked(wqe, "reserved bits beside ds");

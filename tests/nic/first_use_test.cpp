@@ -82,7 +82,7 @@ struct OnFirstUse {
   }
 };
 
-TEST_CASE("on_first_use_pes_that_talk_are_connected_once_and_others_never") {
+TEST_CASE("on_first_use_pes_that_communicate_are_connected_once_and_others_never") {
   constexpr int kPes = 5, kQueues = 2, kOwn = 2 * kQueues;
   auto boots = bootstrap::create_threads(kPes, 60);
   OnFirstUse job(kPes);
@@ -126,7 +126,7 @@ TEST_CASE("on_first_use_pes_that_talk_are_connected_once_and_others_never") {
   CHECK(job.letters <= 4 * kPes);
 }
 
-TEST_CASE("on_first_use_writers_go_on_when_the_other_end_is_known_to_answer") {
+TEST_CASE("on_first_use_writers_go_on_when_the_peer_is_known_to_answer") {
   enum class Kind : std::uint32_t { kOffer, kAnswer, kConfirm };
   const bool asks = GENERATE(true, false);
   auto boots = bootstrap::create_threads(2, 60);
@@ -194,7 +194,7 @@ TEST_CASE("on_first_use_writers_go_on_when_the_other_end_is_known_to_answer") {
         }) == "");
 }
 
-TEST_CASE("on_first_use_writers_to_another_pe_do_not_go_on_with_those_to_its_neighbour") {
+TEST_CASE("on_first_use_writers_wait_for_their_own_pe_only") {
   constexpr int kPes = 3;
   auto boots = bootstrap::create_threads(kPes, 60);
   CHECK(test::run_threads(kPes, [&](int me) {

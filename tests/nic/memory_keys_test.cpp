@@ -165,7 +165,7 @@ TEST_CASE("each_nic_and_rail_has_keys_of_memory_beside_the_heap") {
   });
 }
 
-TEST_CASE("a_port_by_which_payload_goes_to_one_pe_has_the_whole_heap") {
+TEST_CASE("a_port_that_carries_payload_to_one_pe_has_the_whole_heap") {
   // PEs 1 and 2 share a port, which reaches one of them for atomics only.
   const int only_atomics = GENERATE(1, 2);
   auto boots = bootstrap::create_threads(3, 60);
@@ -183,7 +183,7 @@ TEST_CASE("a_port_by_which_payload_goes_to_one_pe_has_the_whole_heap") {
         }) == "");
 }
 
-TEST_CASE("the_own_ports_have_all_memory_whoever_is_reached_by_them") {
+TEST_CASE("local_ports_have_all_memory_for_any_peer") {
   const auto needs = GENERATE(OnePe::Needs::kAll, OnePe::Needs::kAtomics, OnePe::Needs::kNobody);
   on_three_pes(
       [](OnePe& pe) {
@@ -197,7 +197,7 @@ TEST_CASE("the_own_ports_have_all_memory_whoever_is_reached_by_them") {
       needs);
 }
 
-TEST_CASE("ports_of_others_have_memory_beside_the_heap_where_more_than_atomics_go_by_them") {
+TEST_CASE("remote_ports_have_memory_beside_the_heap_if_they_carry_more_than_atomics") {
   using Needs = OnePe::Needs;
   for (const Needs needs : {Needs::kAll, Needs::kAtomics, Needs::kNobody}) {
     auto boots = bootstrap::create_threads(2, 60);
@@ -230,7 +230,7 @@ TEST_CASE("ports_of_others_have_memory_beside_the_heap_where_more_than_atomics_g
   }
 }
 
-TEST_CASE("where_a_nic_refuses_memory_no_other_one_keeps_it") {
+TEST_CASE("if_a_nic_refuses_memory_no_other_nic_keeps_it") {
   on_three_pes([](OnePe& pe) {
     pe.nic(1).refused = OnePe::kBeside;
     std::string text;

@@ -152,7 +152,7 @@ TEST_CASE("several_devices_are_the_nearest_ones_and_equal_ones_are_spread") {
   CHECK(first.size() == 4);
 }
 
-TEST_CASE("devices_farther_away_come_behind_the_nearest_ones") {
+TEST_CASE("devices_farther_away_come_after_the_nearest_ones") {
   const std::vector<Candidate> devices = {{"mlx5_0", 1, Distance::kSys},
                                           {"mlx5_1", 1, Distance::kPix},
                                           {"mlx5_2", 1, Distance::kSys},
@@ -165,7 +165,7 @@ TEST_CASE("devices_farther_away_come_behind_the_nearest_ones") {
   CHECK(choose_devices(devices, 1, 4) == std::vector{3, 1, 2, 0});
 }
 
-TEST_CASE("of_equally_near_devices_the_fastest_are_spread") {
+TEST_CASE("the_fastest_of_equally_near_devices_are_spread") {
   const std::vector<Candidate> devices = {{"mlx5_0", 1, Distance::kPhb, 25},
                                           {"mlx5_1", 1, Distance::kPhb, 400},
                                           {"mlx5_2", 1, Distance::kPhb, 400},
@@ -270,7 +270,7 @@ TEST_CASE("infiniband_takes_the_first_gid_or_none") {
             .index == 0);
 }
 
-TEST_CASE("missing_gid_says_what_to_do") {
+TEST_CASE("error_for_a_missing_gid_says_what_to_do") {
   CHECK_THAT(message([] { (void)choose_gid({}, LinkLayer::kEthernet, -1, "mlx5_0 port 1"); }),
              Catch::Contains("mlx5_0 port 1 has no GID") && Catch::Contains("ip addr"));
   CHECK_THAT(message([] {
@@ -285,7 +285,7 @@ TEST_CASE("missing_gid_says_what_to_do") {
                         "empty; there are none"));
 }
 
-TEST_CASE("pes_meet_on_the_network_that_all_of_them_have") {
+TEST_CASE("pes_use_the_network_that_all_of_them_have") {
   const Network ib{LinkLayer::kInfiniBand, {}, 0xfe80}, storage{LinkLayer::kInfiniBand, {}, 0x1234},
       ethernet{LinkLayer::kEthernet, {}, 0};
   CHECK(common_network({{ib}, {ib}}) == ib);

@@ -34,7 +34,7 @@ std::ptrdiff_t calls_of(const char* name) { return std::ranges::count(fake_verbs
 
 }  // namespace
 
-TEST_CASE("a_port_that_is_not_active_says_in_which_state_it_is") {
+TEST_CASE("an_inactive_port_is_named_with_its_state") {
   const std::pair<ibv_port_state, const char*> states[] = {
       {IBV_PORT_DOWN, "DOWN"},
       {IBV_PORT_INIT, "INIT (no subnet manager has configured it)"},
@@ -100,7 +100,7 @@ TEST_CASE("networks_of_infiniband_are_told_apart_by_the_subnet_of_the_first_gid"
   }
 }
 
-TEST_CASE("a_port_is_as_fast_as_the_library_says_else_as_its_codes_do") {
+TEST_CASE("the_speed_of_a_port_is_the_librarys_or_that_of_its_codes") {
   for (const std::uint64_t speed : {0u, 8000u}) {  // XDR, which has the codes of NDR
     fake_verbs_reset();
     fake_verbs().width = 2, fake_verbs().speed = 128;
@@ -112,7 +112,7 @@ TEST_CASE("a_port_is_as_fast_as_the_library_says_else_as_its_codes_do") {
   }
 }
 
-TEST_CASE("gids_are_used_on_ethernet_or_where_they_are_asked_for") {
+TEST_CASE("gids_are_used_on_ethernet_or_on_request") {
   const auto global = [](bool ethernet, bool required, const char* index) {
     fake_verbs_reset();
     fake_verbs().ethernet = ethernet;
@@ -126,7 +126,7 @@ TEST_CASE("gids_are_used_on_ethernet_or_where_they_are_asked_for") {
   CHECK(global(false, false, "0"));
 }
 
-TEST_CASE("an_address_is_asked_for_as_packets_will_have_it") {
+TEST_CASE("an_address_is_requested_as_packets_will_have_it") {
   fake_verbs_reset();
   fake_verbs().ethernet = true;
   fake_verbs().ports = 2;
@@ -174,7 +174,7 @@ TEST_CASE("capabilities_are_those_that_the_device_reports") {
   CHECK(caps.atomic_operations == 0);
 }
 
-TEST_CASE("a_device_lacks_what_it_lacks_and_nothing_else") {
+TEST_CASE("missing_capabilities_are_named_and_no_others") {
   Caps all;
   all.has_rc = true;
   all.cqe_version = 1;

@@ -67,7 +67,7 @@ TEST_CASE("events_reach_on_error_and_stop_ends_them") {
   CHECK(told.first().size() == 1);
 }
 
-TEST_CASE("what_retries_ride_out_is_remembered_and_no_error") {
+TEST_CASE("an_event_that_retries_can_overcome_is_recorded_and_is_no_error") {
   fake_verbs_reset();
   Setup setup;
   Told told(setup);
@@ -113,7 +113,7 @@ TEST_CASE("what_retries_ride_out_is_remembered_and_no_error") {
   nic->stop();
 }
 
-TEST_CASE("events_of_queues_say_which_and_to_whom") {
+TEST_CASE("events_of_queues_name_the_queue_and_its_peer") {
   fake_verbs_reset();
   Setup setup;
   setup.api = fake_verbs_api_with_device_events();
@@ -193,7 +193,7 @@ TEST_CASE("each_event_of_a_device_has_its_meaning") {
     CHECK_FALSE(event_of(type, "mlx5_7 port 1"));
 }
 
-TEST_CASE("events_of_another_port_are_of_no_concern_and_all_are_acknowledged") {
+TEST_CASE("events_of_another_port_are_ignored_and_all_events_are_acknowledged") {
   fake_verbs_reset();
   fake_verbs().ports = 2;
   Setup setup(config_with({{"GSHMEM_NIC_DEVICES", "=mlx5_7:2"}}));
@@ -211,7 +211,7 @@ TEST_CASE("events_of_another_port_are_of_no_concern_and_all_are_acknowledged") {
   nic->stop();
 }
 
-TEST_CASE("device_that_is_gone_is_an_error_at_once") {
+TEST_CASE("removed_device_is_an_error_at_once") {
   fake_verbs_reset();
   Setup setup;
   Told told(setup);

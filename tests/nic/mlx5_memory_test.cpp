@@ -24,7 +24,7 @@ TEST_CASE("pages_of_queue_memory_are_small_enough_for_offsets_in_them") {
   CHECK(sizes < 2 * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE)));
 }
 
-TEST_CASE("memory_that_cannot_be_registered_is_described_with_what_helps") {
+TEST_CASE("memory_that_cannot_be_registered_is_described_with_the_remedy") {
   struct Case {
     int error;
     const char *text, *advice;
@@ -70,7 +70,7 @@ TEST_CASE("memory_that_cannot_be_registered_is_described_with_what_helps") {
   }
 }
 
-TEST_CASE("gpu_memory_says_what_it_needs") {
+TEST_CASE("error_for_gpu_memory_says_what_it_needs") {
   fake_verbs_reset();
   fake_verbs().fail_named = "ibv_reg_mr_iova2";
   fake_verbs().fail_errno = EFAULT;
@@ -129,7 +129,7 @@ TEST_CASE("only_payload_has_a_key_by_which_pcie_may_reorder") {
   }
 }
 
-TEST_CASE("usable_is_only_a_port_that_opens_and_reaches_the_heap") {
+TEST_CASE("only_a_port_that_opens_and_reaches_the_heap_is_usable") {
   struct Case {
     const char* name;
     std::function<void(FakeVerbs&)> break_it;

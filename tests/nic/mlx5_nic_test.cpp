@@ -14,7 +14,7 @@
 
 namespace gshmem::nic::mlx5 {
 
-TEST_CASE("failure_of_each_call_is_named_and_leaves_nothing") {
+TEST_CASE("failure_of_each_call_is_named_and_frees_everything") {
   for (const bool ethernet : {false, true}) {
     // There is another path, or nothing to do about it.
     const std::set<std::string> tolerated = {"ibv_query_pkey",
@@ -86,7 +86,7 @@ TEST_CASE("errors_say_what_to_do") {
   CHECK_THAT(with("CREATE_CQ", EPERM), Catch::Contains("DevX is off"));
 }
 
-TEST_CASE("port_that_is_chosen_is_the_one_of_the_queues") {
+TEST_CASE("queues_use_the_chosen_port") {
   fake_verbs_reset();
   fake_verbs().ports = 2;
   Setup setup(config_with({{"GSHMEM_NIC_DEVICES", "=mlx5_7:2"}}));
@@ -108,7 +108,7 @@ TEST_CASE("missing_capabilities_are_listed") {
                       "compare-and-swap, masked fetch-and-add, work queue entries of 256 bytes"));
 }
 
-TEST_CASE("partition_that_is_not_there_is_an_error") {
+TEST_CASE("missing_partition_is_an_error") {
   fake_verbs_reset();
   Setup setup(config_with({{"GSHMEM_IB_PKEY_INDEX", "5"}}));
   CHECK_THAT(error_of([&] { setup.whole_life(); }), Catch::Contains("GSHMEM_IB_PKEY_INDEX=5"));
@@ -137,7 +137,7 @@ struct TwoQueues {
   ConnectInfo other;
 };
 
-TEST_CASE("ends_that_do_not_match_are_told_apart") {
+TEST_CASE("ends_that_do_not_match_have_errors_of_their_own") {
   fake_verbs_reset();
   fake_verbs().prefix = 5;
   Setup setup;
@@ -166,7 +166,7 @@ TEST_CASE("ends_that_do_not_match_are_told_apart") {
   CHECK(error_with([](ConnectWire&) {}).empty());
 }
 
-TEST_CASE("two_limited_members_of_a_partition_cannot_talk") {
+TEST_CASE("two_limited_members_of_a_partition_cannot_communicate") {
   fake_verbs_reset();
   fake_verbs().pkey = 0x7fff;
   Setup setup;
@@ -231,7 +231,7 @@ struct ConnectedSetup : Setup {
   }
 };
 
-TEST_CASE("pairs_of_queues_have_udp_ports_all_over_the_range") {
+TEST_CASE("pairs_of_queues_have_udp_ports_across_the_whole_range") {
   fake_verbs_reset();
   fake_verbs().ethernet = true;
   fake_verbs().gid_type = IBV_GID_TYPE_ROCE_V2;
@@ -280,7 +280,7 @@ TEST_CASE("infiniband_port_that_requires_a_grh_has_one") {
   }
 }
 
-TEST_CASE("smaller_mtu_of_the_two_ends_is_taken") {
+TEST_CASE("smaller_mtu_of_the_two_ends_is_used") {
   fake_verbs_reset();
   ConnectedSetup setup;
   setup.connect([](ConnectWire& wire) {
@@ -291,7 +291,7 @@ TEST_CASE("smaller_mtu_of_the_two_ends_is_taken") {
   CHECK(static_cast<int>(fake_verbs().commands_of(0x504).at(0)[0x89]) == (2 << 5 | 7));
 }
 
-TEST_CASE("queues_share_doorbell_registers_where_there_are_not_enough") {
+TEST_CASE("queues_share_doorbell_registers_if_there_are_too_few") {
   fake_verbs_reset();
   Setup setup;
   const Device device(setup.api, DeviceWish{.config = setup.config, .sysfs = "/nowhere"});
@@ -317,7 +317,7 @@ TEST_CASE("queues_share_doorbell_registers_where_there_are_not_enough") {
              Catch::Contains("NC: Cannot allocate memory") && Catch::Contains("VF_LOG_BAR_SIZE"));
 }
 
-TEST_CASE("queues_do_without_a_record_where_the_device_can") {
+TEST_CASE("queues_have_no_record_if_the_device_needs_none") {
   for (const bool can : {false, true}) {
     fake_verbs_reset();
     fake_verbs().no_record = can;
@@ -343,7 +343,7 @@ TEST_CASE("limits_come_from_the_device") {
   CHECK_FALSE(limits.coherent_atomics);
 }
 
-TEST_CASE("atomics_are_coherent_where_the_device_says_so_and_no_gpu_has_the_heap") {
+TEST_CASE("atomics_are_coherent_if_the_device_says_so_and_the_heap_is_in_host_memory") {
   for (const MemoryKind heap : {MemoryKind::kHost, MemoryKind::kGpu}) {
     fake_verbs_reset();
     fake_verbs().atomicity = IBV_ATOMIC_GLOB;
@@ -361,7 +361,7 @@ TEST_CASE("fetched_values_are_in_the_order_of_the_device") {
   CHECK(((setup.open()->limits().flags & abi::kNicFetchedBig) == 0) == host_endian);
 }
 
-TEST_CASE("reads_into_a_gpu_need_a_dump_unless_completions_take_the_same_way") {
+TEST_CASE("reads_into_a_gpu_need_a_dump_unless_completions_take_the_same_path") {
   fake_verbs_reset();
   const MemoryKind heap = GENERATE(MemoryKind::kHost, MemoryKind::kGpu);
   const MemoryKind queues = GENERATE(MemoryKind::kHost, MemoryKind::kGpu);
@@ -397,7 +397,7 @@ TEST_CASE("ends_of_a_connection_are_described") {
   }
 }
 
-TEST_CASE("the_state_of_a_queue_is_told_with_its_counters_or_why_it_is_not_known") {
+TEST_CASE("the_state_of_a_queue_is_reported_with_its_counters_or_the_reason_why_not") {
   fake_verbs_reset();
   const TwoQueues two;
   const auto& [setup, nic, numbers, other] = two;

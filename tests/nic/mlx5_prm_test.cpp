@@ -206,7 +206,7 @@ TEST_CASE("fields_keep_their_neighbours") {
   CHECK(qp.get(prm::QpContext::kLogMessageMax) == 0x1f);
 }
 
-TEST_CASE("status_is_put_in_words") {
+TEST_CASE("status_has_a_text") {
   CHECK_THAT(prm::status_words(0x08), Catch::Contains("lower GSHMEM_QP_DEPTH"));
   CHECK(prm::status_words(0x7f) == "status 0x7f");
 }

@@ -165,7 +165,7 @@ TEST_CASE("init_after_finalize_works") {
   }
 }
 
-TEST_CASE("pes_with_ports_on_several_networks_meet_on_one") {
+TEST_CASE("pes_with_ports_on_several_networks_use_one") {
   const Config all = on("=mlx5_0,mlx5_2"), roce = on("=mlx5_2");
   test::StderrCapture capture;
   log_configure(LogLevel::kInfo, "");
@@ -184,7 +184,7 @@ TEST_CASE("pes_with_ports_on_several_networks_meet_on_one") {
   CHECK(said == 1);
 }
 
-TEST_CASE("pes_that_have_no_network_in_common_say_so_when_they_are_connected") {
+TEST_CASE("pes_without_a_common_network_get_an_error_when_they_are_connected") {
   const Config ib = on("=mlx5_0"), roce = on("=mlx5_2");
   std::string text;
   try {
@@ -224,7 +224,7 @@ TEST_CASE("wrong_device_name_is_an_error_on_all_pes") {
   CHECK_THAT(texts[1], Catch::Contains("=mlx5_99"));
 }
 
-TEST_CASE("queues_lie_at_any_page_of_large_memory") {
+TEST_CASE("queues_may_be_at_any_page_of_large_memory") {
   const auto boot = bootstrap::create_single();
   const NicList nics = open_soft({.config = config(), .boot = *boot, .node_root = true});
   // The length is a multiple of large pages, which the kernel uses if it may.
@@ -277,7 +277,7 @@ TEST_CASE("soft_nic_is_usable_unless_the_heap_is_out_of_reach") {
   CHECK_FALSE(mlx5::usable(options, "/nowhere").has_device);
 }
 
-TEST_CASE("a_nic_that_is_there_is_taken_or_told_of_unless_it_is_not_wanted") {
+TEST_CASE("an_available_nic_is_used_or_reported_unless_it_is_not_wanted") {
   // The loader finds them by the names of the system's libraries.
   for (const char* name : {"/libibverbs.so.1", "/libmlx5.so.1"})
     REQUIRE(dlopen((GSHNIC_FOLDER + std::string(name)).c_str(), RTLD_NOW | RTLD_LOCAL) != nullptr);
@@ -332,7 +332,7 @@ TEST_CASE("soft_nic_refuses_a_second_host") {
   for (const std::string& text : texts) CHECK_THAT(text, Catch::Contains("this job has 2 hosts"));
 }
 
-TEST_CASE("systems_libraries_in_the_process_do_not_get_in_the_way") {
+TEST_CASE("the_systems_libraries_in_the_process_do_no_harm") {
   // MPI or NCCL may have loaded them before.
   try {
     (void)mlx5::VerbsApi::get("");

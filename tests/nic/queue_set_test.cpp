@@ -106,7 +106,7 @@ void expect_whole(const abi::NicView& view) {
   }
 }
 
-TEST_CASE("contexts_take_the_rails_in_turn_and_go_on_where_those_before_ended") {
+TEST_CASE("contexts_use_the_rails_in_turn_and_continue_after_the_one_before") {
   const auto boots = bootstrap::create_threads(1, 60);
   std::vector<const Noting*> all;
   NicList nics;
@@ -181,7 +181,7 @@ class Watching final : public bootstrap::Bootstrap {
   const std::vector<const Noting*>& nics_;
 };
 
-TEST_CASE("pes_meet_when_all_of_their_queues_are_connected") {
+TEST_CASE("pes_synchronize_after_all_of_their_queues_are_connected") {
   Lonely pe;
   Watching boot(*pe.boots[0], pe.nics);
   pe.config.connect = GENERATE(ConnectChoice::kInit, ConnectChoice::kUse);
@@ -189,7 +189,7 @@ TEST_CASE("pes_meet_when_all_of_their_queues_are_connected") {
   CHECK(boot.connected == 2);  // one queue, and its peer
 }
 
-TEST_CASE("quiet_waits_for_memory_where_that_is_asked_for") {
+TEST_CASE("quiet_waits_for_memory_on_request") {
   for (const auto& [quiet, relaxed, ports] : {std::tuple{QuietChoice::kAuto, false, 1},
                                               {QuietChoice::kVisible, false, 1},
                                               {QuietChoice::kAuto, true, 1},
@@ -270,7 +270,7 @@ struct OnGpu {
   }
 };
 
-TEST_CASE("queues_are_in_gpu_memory_where_every_nic_takes_it") {
+TEST_CASE("queues_are_in_gpu_memory_if_every_nic_accepts_it") {
   const auto boots = bootstrap::create_threads(1, 60);
   OnGpu both{*boots[0], {"d0", "d1"}}, one{*boots[0], {"d0", "d14"}},
       asked{*boots[0], {"d0", "d1"}, QueueMemoryChoice::kHost},
@@ -287,7 +287,7 @@ TEST_CASE("queues_are_in_gpu_memory_where_every_nic_takes_it") {
   CHECK_THROWS_WITH(must.run(), "no peer memory");
 }
 
-TEST_CASE("a_host_thread_rings_where_no_gpu_can_unless_the_gpu_has_to") {
+TEST_CASE("a_host_thread_rings_if_no_gpu_can_unless_the_gpu_has_to") {
   const auto boots = bootstrap::create_threads(1, 60);
   OnGpu can{*boots[0], {"d0"}}, cannot = can, has_to = can;
   cannot.maps = has_to.maps = false;

@@ -182,7 +182,7 @@ TEST_CASE("all_pes_use_as_many_ports_as_the_one_that_has_fewest") {
   for (const Ports& ports : open_on_all({all, fewer, one})) CHECK(ports.size() == 1);
 }
 
-TEST_CASE("a_pe_without_a_port_is_the_reason_of_all") {
+TEST_CASE("a_pe_without_a_port_is_named_on_all_pes") {
   const Settings all = {{"GSHMEM_NIC", "soft"}, {"GSHMEM_NICS_PER_PE", "2"}};
   Settings none = all;
   none["GSHMEM_NIC_DEVICES"] = "=mlx5_9";
@@ -204,7 +204,7 @@ TEST_CASE("queues_take_rails_in_turn") {
   CHECK(context_queues(3, 3) == QueueRails{0});
 }
 
-TEST_CASE("rails_can_what_all_of_them_can") {
+TEST_CASE("rails_have_the_features_that_all_of_them_have") {
   NicList nics;
   nics.push_back(std::make_unique<Described>(
       "a",
@@ -224,7 +224,7 @@ TEST_CASE("rails_can_what_all_of_them_can") {
   CHECK(rails.count() == 3);
 }
 
-TEST_CASE("rails_have_registers_and_first_use_where_all_of_them_have") {
+TEST_CASE("rails_have_registers_and_first_use_if_all_of_them_do") {
   for (const bool registers : {false, true}) {
     for (const bool first_use : {false, true}) {
       NicList nics;
@@ -239,7 +239,7 @@ TEST_CASE("rails_have_registers_and_first_use_where_all_of_them_have") {
   }
 }
 
-TEST_CASE("an_error_of_a_queue_is_explained_by_all_that_its_nics_know") {
+TEST_CASE("an_error_of_a_queue_is_explained_by_all_its_nics") {
   NicList nics;
   std::vector<const Described*> each;
   for (const char* name : {"a", "b"}) {

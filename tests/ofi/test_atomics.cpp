@@ -104,8 +104,7 @@ std::uint64_t post(Client& client, const nic::Wqe& wqe, std::uint64_t remote, st
 
 }  // namespace
 
-TEST_CASE("of atomics those are used that the provider has for words of their size",
-          "[ofi][double]") {
+TEST_CASE("atomics are used if the provider has them for words of their size", "[ofi][double]") {
   if (!have_double()) return;
   FabricDouble& rules = *fabric_double();
   rules.reset();
@@ -123,7 +122,7 @@ TEST_CASE("of atomics those are used that the provider has for words of their si
   rules.reset();
 }
 
-TEST_CASE("plans of atomics mean what the WQE says", "[ofi]") {
+TEST_CASE("plans of atomics match their WQE", "[ofi]") {
   AtomicSupport all, least;
   for (const std::uint64_t bytes : {4u, 8u}) {
     for (const fi_op op : {FI_SUM, FI_BXOR, FI_BOR, FI_BAND, FI_ATOMIC_WRITE, FI_CSWAP, FI_MSWAP})
@@ -179,7 +178,7 @@ TEST_CASE("plans of atomics mean what the WQE says", "[ofi]") {
   }
 }
 
-TEST_CASE("atomics change memory and return what was there", "[ofi]") {
+TEST_CASE("atomics change memory and return the old value", "[ofi]") {
   if (!have_libfabric()) return;
   const Leg leg = GENERATE(from_range(data_legs()));
   const unsigned seed = GENERATE(1u, 2u);
@@ -214,7 +213,7 @@ TEST_CASE("atomics change memory and return what was there", "[ofi]") {
   }
 }
 
-TEST_CASE("an atomic whose result nobody wants changes memory and stores nothing here", "[ofi]") {
+TEST_CASE("an atomic without a result changes memory and stores nothing here", "[ofi]") {
   if (!have_libfabric()) return;
   const Leg leg = GENERATE(from_range(data_legs()));
   INFO(leg.name());

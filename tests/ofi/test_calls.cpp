@@ -70,7 +70,7 @@ Lines question(const char* names, std::uint64_t caps, std::uint64_t op_flags, in
 
 }  // namespace
 
-TEST_CASE("providers are asked for what is used, and for no more", "[ofi][double]") {
+TEST_CASE("providers are asked only for features that are used", "[ofi][double]") {
   if (!have_double()) return;
   Journal journal({"efa-direct", "efa", "cxi"});
   const auto asked = [&](const ofi::Wanted& wanted) {
@@ -83,7 +83,7 @@ TEST_CASE("providers are asked for what is used, and for no more", "[ofi][double
         question("cxi any", FI_ATOMIC | FI_HMEM, FI_DELIVERY_COMPLETE, FI_MR_HMEM));
 }
 
-TEST_CASE("an endpoint has queues for all that may come, and memory is as it is used",
+TEST_CASE("an endpoint has queues for all arrivals, and memory has the access that is used",
           "[ofi][double]") {
   if (!have_double()) return;
   Journal journal({"efa", "cxi"});
@@ -153,7 +153,7 @@ TEST_CASE("a PE registers its heap, scratch memory, and buffers of messages", "[
   }
 }
 
-TEST_CASE("what went by other NICs is pushed by reads of its target's heap", "[ofi][double]") {
+TEST_CASE("data of other NICs is flushed by reads of its target's heap", "[ofi][double]") {
   if (!have_double()) return;
   Leg leg = by_hand("efa/efa-direct", "auto");
   leg.nics = 2;
@@ -205,7 +205,7 @@ TEST_CASE("a peer is lost when a probe of it fails, and not when it is answered"
   CHECK_THAT(errors[0].second, Catch::Contains("probe of PE 1: No route to host"));
 }
 
-TEST_CASE("a NIC says what it can do, and has a doorbell for each queue", "[ofi][double]") {
+TEST_CASE("a NIC describes its features, and has a doorbell for each queue", "[ofi][double]") {
   if (!have_double()) return;
   const auto [provider, coherent] =
       GENERATE(table<std::string, bool>({{"efa/efa", true}, {"cxi", false}}));
@@ -221,7 +221,7 @@ TEST_CASE("a NIC says what it can do, and has a doorbell for each queue", "[ofi]
                     "GSHMEM_NIC=ofi has 1026 queues in this job, and no more");
 }
 
-TEST_CASE("errors of providers are told apart", "[ofi]") {
+TEST_CASE("errors of providers are distinguished", "[ofi]") {
   if (!have_libfabric()) return;
   using Errors = std::vector<int>;
   const auto verdict = [](const char* provider, int error) {

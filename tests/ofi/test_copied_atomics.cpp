@@ -91,7 +91,7 @@ nic::Wqe add_one(std::uint64_t bytes = 8) {
 
 }  // namespace
 
-TEST_CASE("atomics by copies are those of a memory that does one after the other", "[ofi]") {
+TEST_CASE("atomics by copies are sequentially consistent", "[ofi]") {
   const unsigned seed = std::random_device()();
   INFO("seed " << seed);
   std::mt19937 random(seed);

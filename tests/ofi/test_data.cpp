@@ -99,7 +99,7 @@ TEST_CASE("inline payload, gather lists, nops and a PE's own heap", "[ofi]") {
   }
 }
 
-TEST_CASE("a DUMP reads what is here, and goes nowhere", "[ofi]") {
+TEST_CASE("a DUMP reads local memory, and sends nothing", "[ofi]") {
   if (!have_libfabric()) return;
   Job job(2, legs().front());
   Client& client = job[0].to(1);
@@ -154,7 +154,7 @@ TEST_CASE("three PEs write to each other at once", "[ofi]") {
     }
 }
 
-TEST_CASE("what a busy provider refuses is asked for again", "[ofi]") {
+TEST_CASE("an operation that a busy provider refuses is retried", "[ofi]") {
   if (!have_double()) return;
   const Leg leg = GENERATE(from_range(busy_legs()));
   INFO(leg.name());

@@ -71,7 +71,7 @@ struct MessageRig {
 
 }  // namespace
 
-TEST_CASE("a read of several pieces is flushed when all of it has come", "[ofi][double]") {
+TEST_CASE("a read of several chunks is flushed when all of it has arrived", "[ofi][double]") {
   if (!have_double()) return;
   // With one slot the second chunk is requested after the first has arrived; with two slots one of
   // them arrives before the other.
@@ -109,7 +109,7 @@ TEST_CASE("a read of several pieces is flushed when all of it has come", "[ofi][
   CHECK(rig.reads() == 3);
 }
 
-TEST_CASE("results of atomics that are under way at the same time do not mix", "[ofi][double]") {
+TEST_CASE("results of atomics that are pending at the same time do not mix", "[ofi][double]") {
   if (!have_double()) return;
   EngineRig rig(false, "cxi");
   const std::uint64_t words[] = {0x1111, 0x2222};
@@ -133,7 +133,7 @@ TEST_CASE("results of atomics that are under way at the same time do not mix", "
   CHECK(rig.word(520) == 0x2222);
 }
 
-TEST_CASE("calls that fail give their places back", "[ofi][double]") {
+TEST_CASE("calls that fail release their slots", "[ofi][double]") {
   if (!have_double()) return;
   // The provider reports it later; or it asks for another attempt, and the peer is lost before
   // that.
@@ -177,7 +177,7 @@ TEST_CASE("nothing is sent to a peer that is lost", "[ofi][double]") {
   CHECK(rig.rig.peers[0].requests == 0);
 }
 
-TEST_CASE("what a lost peer has not answered ends once", "[ofi][double]") {
+TEST_CASE("an operation that a lost peer has not answered completes once", "[ofi][double]") {
   if (!have_double()) return;
   MessageRig rig(true);
   ofi::Peer& peer = rig.rig.peers[0];

@@ -46,7 +46,7 @@ void check(std::uint8_t syndrome, Bad bad) {
 
 }  // namespace
 
-TEST_CASE("a queue of no power of two entries is an error that says how many", "[ofi][double]") {
+TEST_CASE("a queue whose depth is no power of two is an error that names it", "[ofi][double]") {
   if (!have_double()) return;
   auto boots = bootstrap::create_threads(1, 30);
   const Leg leg{"efa/efa", "auto"};
@@ -66,7 +66,7 @@ TEST_CASE("a wrong remote key is a remote access error", "[ofi]") {
   });
 }
 
-TEST_CASE("beyond the remote heap is a remote access error", "[ofi]") {
+TEST_CASE("an access beyond the remote heap is a remote access error", "[ofi]") {
   if (!have_libfabric()) return;
   check(0x13, [](Client& client) { return client.read(kHeapBytes - 4, 0, 8); });
 }
@@ -86,7 +86,7 @@ TEST_CASE("a wrong local key is a local protection error", "[ofi]") {
   });
 }
 
-TEST_CASE("beyond the local heap is a local protection error", "[ofi]") {
+TEST_CASE("an access beyond the local heap is a local protection error", "[ofi]") {
   if (!have_libfabric()) return;
   check(0x04, [](Client& client) { return client.fetch_add(64, kHeapBytes - 4, 8); });
 }
@@ -131,8 +131,7 @@ TEST_CASE("a doorbell far ahead is a local operation error", "[ofi]") {
   CHECK(int(client.wait(index).syndrome) == 0x02);
 }
 
-TEST_CASE("an executor that breaks says so once, and fails all that is and will be asked for",
-          "[ofi][double]") {
+TEST_CASE("an executor that breaks reports it once, and fails all operations", "[ofi][double]") {
   if (!have_double()) return;
   const std::string gdr = GENERATE("auto", "off");
   Leg leg{.provider = "efa/efa", .gdr = gdr};
@@ -161,7 +160,7 @@ TEST_CASE("an executor that breaks says so once, and fails all that is and will 
   fabric_double()->broken = 0;
 }
 
-TEST_CASE("an executor that cannot read an error breaks, and says so", "[ofi][double]") {
+TEST_CASE("an executor that cannot read an error breaks, and reports it", "[ofi][double]") {
   if (!have_double()) return;
   Leg leg{.provider = "efa/efa", .gdr = "auto"};
   leg.by_hand = true;
@@ -200,7 +199,7 @@ TEST_CASE("providers and interfaces that do not exist are named", "[ofi][tcp]") 
   }
 }
 
-TEST_CASE("the first usable provider is taken, on an interface by its name", "[ofi][tcp]") {
+TEST_CASE("the first usable provider is used, on an interface by its name", "[ofi][tcp]") {
   if (!have_real_libfabric()) return;
   auto boots = bootstrap::create_threads(1, 30);
   const Config config = config_of({"", "auto"}, 20, {{"GSHMEM_OFI_INTERFACE", "lo"}});

@@ -138,7 +138,7 @@ Outcome outcome_of(QueueRig& rig, std::uint64_t entry) {
 
 }  // namespace
 
-TEST_CASE("a round hears all doorbells that rang before it, of neighbours, too", "[ofi]") {
+TEST_CASE("a round sees all doorbells that rang before it, those of neighbours, too", "[ofi]") {
   QueueRig rig(40, 10'000);
   rig.step();
   CHECK_FALSE(rig.step());
@@ -154,7 +154,7 @@ TEST_CASE("a round hears all doorbells that rang before it, of neighbours, too",
   for (std::size_t i = 0; i < rig.waiting.size(); ++i) CHECK_FALSE(rig.listed(i));
 }
 
-TEST_CASE("places that become free go round among the queues that wait", "[ofi]") {
+TEST_CASE("slots that become free go to the waiting queues in turn", "[ofi]") {
   constexpr std::size_t kQueues = 4;
   const std::size_t places = GENERATE(1u, 2u, 3u);
   QueueRig rig(kQueues, places);
@@ -171,7 +171,7 @@ TEST_CASE("places that become free go round among the queues that wait", "[ofi]"
   CHECK(rounds <= kQueues);
 }
 
-TEST_CASE("an operation that waits for a place is not overdue", "[ofi]") {
+TEST_CASE("an operation that waits for a slot is not overdue", "[ofi]") {
   QueueRig rig(2, 1);
   post_writes(rig.clients[0], 1);
   rig.step();
@@ -190,7 +190,7 @@ TEST_CASE("an operation that waits for a place is not overdue", "[ofi]") {
   CHECK_FALSE(rig.peers[1].lost.empty());
 }
 
-TEST_CASE("a queue that fails gives back at once what has not been begun", "[ofi]") {
+TEST_CASE("a queue that fails releases at once what has not begun", "[ofi]") {
   QueueRig rig(2, 10'000, 64, true);
   rig.clients[0].write(64, 0, 8);
   // It has all operations that a peer may have; these wait for the first one, not for slots.
@@ -218,8 +218,7 @@ TEST_CASE("peers that never answer leave operations to others", "[ofi]") {
   CHECK(rig.waiting.back());
 }
 
-TEST_CASE("a doorbell that is wrong takes one operation, and leaves the others to others",
-          "[ofi]") {
+TEST_CASE("a wrong doorbell uses one operation, and leaves the others to other queues", "[ofi]") {
   QueueRig rig(2, 10'000, 2, true);
   REQUIRE(outcome_of(rig, post_writes(rig.clients[0], 1)).ok());
   rig.clients[0].write(64, 0, 8);

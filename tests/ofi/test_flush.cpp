@@ -17,7 +17,7 @@
 using namespace gshmem;
 using namespace gshmem::test;
 
-TEST_CASE("a flush of the own heap is a read by each NIC", "[ofi][double]") {
+TEST_CASE("a flush of the local heap is a read by each NIC", "[ofi][double]") {
   if (!have_double()) return;
   EngineRig rig;
   for (int lap = 1; lap < 3; ++lap) {
@@ -34,7 +34,7 @@ TEST_CASE("a flush of the own heap is a read by each NIC", "[ofi][double]") {
   }
 }
 
-TEST_CASE("where data of reads comes late, a read of the own heap follows each", "[ofi][double]") {
+TEST_CASE("if data of reads arrives late, a read of the local heap follows each", "[ofi][double]") {
   if (!have_double()) return;
   const bool trails = GENERATE(false, true);
   const bool read = GENERATE(false, true);
@@ -96,7 +96,7 @@ struct SlowAccess final : ofi::MemoryAccess {
 
 }  // namespace
 
-TEST_CASE("an atomic has ended when its result is stored, or cannot be", "[ofi][double]") {
+TEST_CASE("an atomic is complete when its result is stored, or cannot be stored", "[ofi][double]") {
   if (!have_double()) return;
   const std::string how = GENERATE("well", "refused", "failing");
   INFO(how);
@@ -129,7 +129,7 @@ TEST_CASE("an atomic has ended when its result is stored, or cannot be", "[ofi][
   CHECK(int{operation.failure.syndrome} == (how == "well" ? 0 : 0x04));
 }
 
-TEST_CASE("an atomic by a message is carried out after a flush by the target's NICs",
+TEST_CASE("an atomic by a message is executed after a flush by the target's NICs",
           "[ofi][double]") {
   if (!have_double()) return;
   const bool fails = GENERATE(false, true);

@@ -61,7 +61,7 @@ TEST_CASE("no connection is made after queues have started", "[ofi][double]") {
   CHECK(connections == static_cast<std::uint64_t>(kPes * kPes * leg.nics));
 }
 
-TEST_CASE("a queue that is made later works, and greets nobody again", "[ofi][double]") {
+TEST_CASE("a queue that is made later works, and sends no greeting again", "[ofi][double]") {
   if (!have_double()) return;
   Leg leg{.provider = "efa/efa", .gdr = "auto"};
   leg.by_hand = true;
@@ -82,7 +82,7 @@ TEST_CASE("a queue that is made later works, and greets nobody again", "[ofi][do
   CHECK(fabric_double()->taken[FabricDouble::kRead] == greetings);
 }
 
-TEST_CASE("who cannot be reached is an error of the start, with its number", "[ofi][double]") {
+TEST_CASE("a PE that cannot be reached is an error of the start that names it", "[ofi][double]") {
   if (!have_double()) return;
   FabricDouble& rules = *fabric_double();
   SECTION("what would go by another try is tried") {
@@ -113,7 +113,8 @@ TEST_CASE("who cannot be reached is an error of the start, with its number", "[o
   }
 }
 
-TEST_CASE("a peer that queues lead to later is greeted, and no other one again", "[ofi][double]") {
+TEST_CASE("a peer of later queues gets a greeting, and no other peer gets a second one",
+          "[ofi][double]") {
   if (!have_double()) return;
   EngineRig rig;
   std::vector<ofi::Peer> peers(2, rig.peers[0]);

@@ -88,8 +88,7 @@ extern "C" int sched_getaffinity(pid_t pid, std::size_t bytes, cpu_set_t* set) n
   return 0;
 }
 
-TEST_CASE("executors spin where each has three cores among those that may use the same",
-          "[ofi][double]") {
+TEST_CASE("executors spin if each has three cores among those that share them", "[ofi][double]") {
   if (!have_double()) return;
   using All = std::vector<std::string>;
   CHECK(polling_of({{0, 0, 2}}) == All{"sleep"});

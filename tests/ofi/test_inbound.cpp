@@ -69,7 +69,8 @@ void check_begin(const MessageHeader& header, const std::vector<const MessageBuf
 
 }  // namespace
 
-TEST_CASE("messages begin in the order of their numbers, atomics after their writes", "[ofi]") {
+TEST_CASE("messages are executed in the order of their numbers, atomics after their writes",
+          "[ofi]") {
   const unsigned seed = std::random_device()();
   INFO("seed " << seed);
   std::mt19937 random(seed);
@@ -127,7 +128,7 @@ TEST_CASE("messages begin in the order of their numbers, atomics after their wri
   CHECK(queue.next() == nullptr);
 }
 
-TEST_CASE("an abandoned queue keeps nothing waiting", "[ofi]") {
+TEST_CASE("an abandoned queue holds up no message", "[ofi]") {
   Messages messages;
   messages.add(MessageKind::kWrite);  // it never arrives
   MessageBuffer& waits = messages.add(MessageKind::kAtomic, 3, 2);

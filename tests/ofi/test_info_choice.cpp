@@ -121,7 +121,8 @@ class TwoSwitches {
 
 }  // namespace
 
-TEST_CASE("a PE uses the NIC nearest to its GPU, PEs in turn equally near ones", "[ofi]") {
+TEST_CASE("a PE uses the NIC nearest to its GPU, and PEs alternate between equally near ones",
+          "[ofi]") {
   const TwoSwitches host;
   const List list(
       {{"rdmap18-rdm", 0x12, {}}, {"rdmap19-rdm", 0x13, {}}, {"rdmap34-rdm", 0x22, {}}});
@@ -157,7 +158,7 @@ TEST_CASE("a PE uses several NICs, those beside its GPU, and neighbours begin wi
   CHECK(list.choose(wish) == "b");
 }
 
-TEST_CASE("PEs without a GPU, or of one that is not shown, take NICs in turn", "[ofi]") {
+TEST_CASE("PEs without a GPU, or with a hidden one, use NICs in turn", "[ofi]") {
   const TwoSwitches host;
   const List list({{"cxi0", 0x12, {}}, {"cxi1", 0x13, {}}, {"cxi2", 0x22, {}}});
   for (const char* gpu : {"", "0000:77:00.0"}) {
@@ -168,7 +169,7 @@ TEST_CASE("PEs without a GPU, or of one that is not shown, take NICs in turn", "
   }
 }
 
-TEST_CASE("a NIC has a PCI address only where it is on such a bus", "[ofi]") {
+TEST_CASE("a NIC has a PCI address only if it is on a PCI bus", "[ofi]") {
   fi_info info{};
   CHECK(gshmem::ofi::pci_of(info).empty());
   fid_nic nic{};
@@ -183,7 +184,7 @@ TEST_CASE("a NIC has a PCI address only where it is on such a bus", "[ofi]") {
   CHECK(gshmem::ofi::pci_of(info) == "0012:ab:0c.3");
 }
 
-TEST_CASE("networks with addresses of IP are chosen by those", "[ofi]") {
+TEST_CASE("networks with IP addresses are chosen by those", "[ofi]") {
   const TwoSwitches host;
   const List list({{"lo", -1, "127.0.0.1"}, {"ib0", 0x12, "10.0.0.1"}, {"ib1", 0x22, "10.1.0.1"}});
   EntryWish wish = host.wish("0000:21:00.0", 1);

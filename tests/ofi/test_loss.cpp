@@ -191,7 +191,7 @@ TEST_CASE("stop returns with operations in flight to a dead peer", "[ofi]") {
   pair.stop_in_time();
 }
 
-TEST_CASE("a thread that waits for an overdue operation hears of it before its PE does",
+TEST_CASE("a thread that waits for an overdue operation gets the error before its PE does",
           "[ofi][double]") {
   if (!have_double()) return;
   Leg leg{.provider = "efa/efa", .gdr = "auto"};
@@ -234,7 +234,7 @@ TEST_CASE("without GSHMEM_TIMEOUT nothing is overdue", "[ofi][double]") {
   fabric_double()->rtt = 0;
 }
 
-TEST_CASE("a peer for which the provider has no place any more is an error", "[ofi][double]") {
+TEST_CASE("a peer for which the provider has no slot left is an error", "[ofi][double]") {
   if (!have_double()) return;
   Leg leg{.provider = "efa/efa-direct", .gdr = "auto"};
   leg.by_hand = true;

@@ -117,7 +117,7 @@ Leg mapped_leg() { return {fabric_double() != nullptr ? "efa/efa" : "tcp;ofi_rxm
 
 }  // namespace
 
-TEST_CASE("what the mapping has written is read from before anything may count on it", "[ofi]") {
+TEST_CASE("data that the mapping has written is read back before it counts as arrived", "[ofi]") {
   Rig rig;
   constexpr std::uint64_t kAt = 5 * 65536;
   const std::uint64_t word = 42;
@@ -138,7 +138,7 @@ TEST_CASE("what the mapping has written is read from before anything may count o
   CHECK_FALSE(again.touched());
 }
 
-TEST_CASE("atomics go by the mapping and return what was there", "[ofi]") {
+TEST_CASE("atomics use the mapping and return the old value", "[ofi]") {
   Rig rig;
   std::uint64_t word = 0xfffffffffffffff0;
   std::memcpy(rig.gpu + 16, &word, 8);
@@ -167,7 +167,7 @@ TEST_CASE("a failing mapping fails the put that it was for", "[ofi]") {
   CHECK(gdr.clean());
 }
 
-TEST_CASE("puts of few bytes use the mapping, and a job leaves nothing pinned", "[ofi]") {
+TEST_CASE("small puts use the mapping, and a job leaves nothing pinned", "[ofi]") {
   if (!have_libfabric()) return;
   const Gdr gdr;
   {

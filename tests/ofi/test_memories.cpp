@@ -98,7 +98,7 @@ TEST_CASE("memory beside the heap is reached from its first to its last byte", "
   CHECK(int{rig.outcome(client, client.write(end - 1, begin, 2)).syndrome} == 0x13);
 }
 
-TEST_CASE("a wrong key of memory beside the heap is told with the right one", "[ofi][double]") {
+TEST_CASE("a wrong key of memory beside the heap is reported with the right one", "[ofi][double]") {
   if (!have_double()) return;
   const bool local = GENERATE(false, true);
   MemoriesRig rig({"efa/efa", "auto"});
@@ -121,7 +121,7 @@ TEST_CASE("a wrong key of memory beside the heap is told with the right one", "[
                                                client.remote_key, rig.keys[1].remote)));
 }
 
-TEST_CASE("memory that was not told of, or is given back, is none", "[ofi][double]") {
+TEST_CASE("memory that is not registered yet, or no longer, is refused", "[ofi][double]") {
   if (!have_double()) return;
   const std::string gdr = GENERATE("auto", "off");
   const int when = GENERATE(0, 1, 2, 3);  // before, during and after its registration; again

@@ -164,7 +164,7 @@ TEST_CASE("a word that was written, polled and cleared does not come back", "[of
   CHECK(acquire(word) == expected);
 }
 
-TEST_CASE("reads and atomics see the writes in front of them", "[ofi]") {
+TEST_CASE("reads and atomics see earlier writes", "[ofi]") {
   if (!have_libfabric()) return;
   const Leg leg = GENERATE(from_range(order_legs()));
   INFO(leg.name());

@@ -76,7 +76,7 @@ struct TwoPes {
 
 }  // namespace
 
-TEST_CASE("payload and signal are on their way together", "[ofi][double]") {
+TEST_CASE("payload and signal are pending at the same time", "[ofi][double]") {
   if (!have_double()) return;
   const std::string provider = GENERATE("efa/efa-direct", "efa/efa", "verbs;ofi_rxm");
   INFO(provider);
@@ -94,7 +94,7 @@ TEST_CASE("payload and signal are on their way together", "[ofi][double]") {
   rig.rules.rtt = 0;
 }
 
-TEST_CASE("atomics of a queue overlap where the target keeps their order", "[ofi][double]") {
+TEST_CASE("atomics of a queue overlap if the target keeps their order", "[ofi][double]") {
   if (!have_double()) return;
   struct Case {
     const char *provider, *gdr;
@@ -113,7 +113,7 @@ TEST_CASE("atomics of a queue overlap where the target keeps their order", "[ofi
   rig.rules.rtt = 0;
 }
 
-TEST_CASE("what follows in a queue waits for what is before it only where order says so",
+TEST_CASE("a later entry of a queue waits for earlier ones only if order requires it",
           "[ofi][double]") {
   if (!have_double()) return;
   struct Row {
@@ -150,7 +150,7 @@ TEST_CASE("what follows in a queue waits for what is before it only where order 
   rig.rules.rtt = 0;
 }
 
-TEST_CASE("staged operations overlap whatever they are", "[ofi][double]") {
+TEST_CASE("staged operations of all kinds overlap", "[ofi][double]") {
   if (!have_double()) return;
   TwoPes rig("efa/efa", "off");
   rig.rules.rtt = kLong;
@@ -166,7 +166,8 @@ TEST_CASE("staged operations overlap whatever they are", "[ofi][double]") {
   rig.rules.rtt = 0;
 }
 
-TEST_CASE("a target has room for 64 immediates of a PE, which come back", "[ofi][double]") {
+TEST_CASE("a target has room for 64 immediates of a PE, which are released again",
+          "[ofi][double]") {
   if (!have_double()) return;
   Job job(1, TwoPes::leg_of("efa/efa-direct", "auto"));
   FabricDouble& rules = *fabric_double();
@@ -223,7 +224,7 @@ std::uint64_t post_one(Client& client, bool atomic) {
 
 }  // namespace
 
-TEST_CASE("an error of an operation does not lose its peer, unless connections say so",
+TEST_CASE("an error of an operation does not lose its peer, unless the connection is broken",
           "[ofi][double]") {
   if (!have_double()) return;
   const CallError each = GENERATE(
@@ -247,7 +248,7 @@ TEST_CASE("an error of an operation does not lose its peer, unless connections s
   CHECK(rig.job[0].errors().empty());
 }
 
-TEST_CASE("no signal comes whose payload has failed", "[ofi][double]") {
+TEST_CASE("no signal arrives whose payload has failed", "[ofi][double]") {
   if (!have_double()) return;
   const std::string provider = GENERATE("efa/efa-direct", "efa/efa", "verbs;ofi_rxm", "cxi");
   INFO(provider);

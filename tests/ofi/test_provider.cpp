@@ -123,7 +123,7 @@ void* taken_for_gpu_memory(std::size_t bytes) {
 
 }  // namespace
 
-TEST_CASE("the best provider is taken, and the fabric of it that does", "[ofi][double]") {
+TEST_CASE("the best provider is used, with the fabric that works", "[ofi][double]") {
   if (!have_double()) return;
   const Offers offers(kAll);
   CHECK(chosen({}) == "efa-direct");
@@ -147,7 +147,7 @@ TEST_CASE("the best provider is taken, and the fabric of it that does", "[ofi][d
   CHECK(ofi::network_for_gpus(ofi::Library::get()) == "efa");
 }
 
-TEST_CASE("an interface is asked for by its address, or is a name of the provider's own",
+TEST_CASE("an interface is requested by its address, or by the provider's own name",
           "[ofi][double]") {
   if (!have_double()) return;
   const Offers offers(kAll);
@@ -175,7 +175,7 @@ TEST_CASE("the provider that stalls is never used", "[ofi][double]") {
                Catch::Contains("Here it offers: sockets is deprecated, stalls, and is never used"));
 }
 
-TEST_CASE("no other provider is advised where descriptors or memory are short", "[ofi][double]") {
+TEST_CASE("no other provider is suggested when descriptors or memory run out", "[ofi][double]") {
   if (!have_double()) return;
   const auto advice_for = [](int error) -> std::string {
     try {
@@ -190,7 +190,7 @@ TEST_CASE("no other provider is advised where descriptors or memory are short", 
   CHECK_THAT(advice_for(EINVAL), Catch::Contains("Try another GSHMEM_OFI_PROVIDER"));
 }
 
-TEST_CASE("atomics are asked for only where the NIC has them", "[ofi][double]") {
+TEST_CASE("atomics are requested only if the NIC has them", "[ofi][double]") {
   if (!have_double()) return;
   const Offers offers(kAll);
   constexpr std::uint64_t kBoth = FI_ATOMIC | FI_HMEM;
@@ -203,7 +203,7 @@ TEST_CASE("atomics are asked for only where the NIC has them", "[ofi][double]") 
   }
 }
 
-TEST_CASE("where no provider fits, what there is is told with what it lacks", "[ofi][double]") {
+TEST_CASE("if no provider fits, each one is listed with what it lacks", "[ofi][double]") {
   if (!have_double()) return;
   const Offers offers({"cxi", "tcp;ofi_rxm"});
   offers.rules.nics = 2;  // each is configured once
@@ -232,7 +232,7 @@ TEST_CASE("where no provider fits, what there is is told with what it lacks", "[
 }
 
 #if !defined(GSHMEM_HAVE_CUDA)
-TEST_CASE("what no NIC reaches is staged where there is no network for GPUs, or its name is given",
+TEST_CASE("memory that no NIC reaches is staged if no network is for GPUs, or on request",
           "[ofi][double]") {
   if (!have_double()) return;
   const auto [provider, gdr] = GENERATE(
@@ -288,7 +288,7 @@ TEST_CASE("all PEs use as many NICs as the one with the fewest", "[ofi][double]"
   }
 }
 
-TEST_CASE("a heap in host memory that cannot be registered is an error, and not staged",
+TEST_CASE("a heap in host memory that cannot be registered is an error, not staged",
           "[ofi][double]") {
   if (!have_double()) return;
   const Offers offers({"efa"});
@@ -300,8 +300,7 @@ TEST_CASE("a heap in host memory that cannot be registered is an error, and not 
                         Catch::Contains("Memory, or locked memory (ulimit -l), is short"));
 }
 
-TEST_CASE("the CUDA runtime is missing unless it is there by the name that libfabric knows",
-          "[ofi]") {
+TEST_CASE("the CUDA runtime is missing unless it has the name that libfabric uses", "[ofi]") {
   /// Returns what opens by these names, out of the libraries that are already loaded.
   const auto with = [](const std::vector<const char*>& doubles) {
     std::deque<DynamicLibrary> loaded;
@@ -332,7 +331,7 @@ TEST_CASE("the CUDA runtime is missing unless it is there by the name that libfa
   }
 }
 
-TEST_CASE("a heap that the NICs of EFA do not reach is an error, not staged unasked",
+TEST_CASE("a heap that the NICs of EFA do not reach is an error, not staged without a request",
           "[ofi][double]") {
   if (!have_double()) return;
   const Offers offers(kAll);
@@ -369,7 +368,7 @@ TEST_CASE("no provider calls CUDA while kernels spin", "[ofi][double]") {
   CHECK_THROWS_WITH(cuda_calls("cxi", 8), Catch::Contains("GDRCopy"));
 }
 
-TEST_CASE("libfabric and what it loads leave the program's signal handlers alone", "[ofi]") {
+TEST_CASE("libfabric and its libraries leave the program's signal handlers alone", "[ofi]") {
   std::array<void (*)(int), 32> before{};
   const auto handler_of = [](int signal) {
     struct sigaction action {};

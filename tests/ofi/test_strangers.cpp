@@ -113,7 +113,7 @@ struct Stranger {
 
 }  // namespace
 
-TEST_CASE("what no PE sends is no message", "[ofi][double]") {
+TEST_CASE("a message that no PE sends is ignored", "[ofi][double]") {
   if (!have_double()) return;
   using Header = ofi::MessageHeader;
   using ofi::MessageKind;
@@ -200,7 +200,7 @@ int status_of(std::vector<std::string> words) {
 
 }  // namespace
 
-TEST_CASE("a client that knows the ports alone reads and writes nothing", "[ofi]") {
+TEST_CASE("a client that knows only the ports reads and writes nothing", "[ofi]") {
   if (!have_real_libfabric()) return;
   const Leg leg = GENERATE(from_range(legs()));
   INFO(leg.name());

@@ -23,7 +23,7 @@ TEST_CASE("a round trip between GPUs takes at least 0.7 us") {
   CHECK_FALSE(possible({.path = Path::kPeerGpu, .trip = Trip::kRound, .us = 0.18}));
 }
 
-TEST_CASE("a barrier between GPUs takes at least one way over the wire") {
+TEST_CASE("a barrier between GPUs takes at least one trip over the wire") {
   CHECK(possible({.path = Path::kPeerGpu, .trip = Trip::kOneWay, .us = 0.76}));
   CHECK_FALSE(possible({.path = Path::kPeerGpu, .trip = Trip::kOneWay, .us = 0.06}));
 }
@@ -39,7 +39,7 @@ TEST_CASE("a bandwidth above NVLink's is impossible between GPUs") {
   CHECK_FALSE(possible({.path = Path::kPeerGpu, .us = us, .bytes = 128000000}));
 }
 
-TEST_CASE("on one GPU more is possible than between two, but not everything") {
+TEST_CASE("one GPU may be faster than a link between two, but not without a limit") {
   const Claim claim{.path = Path::kSameGpu, .trip = Trip::kRound, .us = 0.3};
   CHECK(possible(claim));
   CHECK_FALSE(possible({.path = Path::kSameGpu, .trip = Trip::kRound, .us = 0.01}));
@@ -59,7 +59,7 @@ TEST_CASE("the clock may be wrong by its step") {
       possible({.path = Path::kPeerGpu, .trip = Trip::kRound, .us = 0.65, .clock_error_us = 0.1}));
 }
 
-TEST_CASE("zero and not-a-number are no results") {
+TEST_CASE("zero and not-a-number are refused") {
   CHECK_FALSE(possible({.us = 0}));
   CHECK_FALSE(possible({.us = -1, .clock_error_us = 2}));
   CHECK_FALSE(possible({.us = std::numeric_limits<double>::quiet_NaN()}));

@@ -44,7 +44,7 @@ TEST_CASE("one wrong byte is found, wherever it is") {
   }
 }
 
-TEST_CASE("a byte behind the message is found") {
+TEST_CASE("a byte after the message is found") {
   const PatternKey key{.size = 100, .round = 1, .pe = 0};
   auto image = arrived(key);
   image[100] = std::byte{0};
@@ -53,7 +53,7 @@ TEST_CASE("a byte behind the message is found") {
   CHECK_THAT(*problem, Catch::Contains("byte 100") && Catch::Contains("behind the end"));
 }
 
-TEST_CASE("a destination that nothing came to is found") {
+TEST_CASE("a destination that was not written is found") {
   const PatternKey key{.size = 8, .round = 1, .pe = 0};
   const std::vector<std::byte> image(8 + kGuardBytes, kPoison);
   CHECK(find_mismatch(image, 8, key));

@@ -14,24 +14,24 @@ ulimit -l unlimited
 # The bodies, by what they take (emulated, two cores): no more than fits the time of the test.
 clean=(
   amo_of_every_type_returns_and_leaves_the_right_value
-  barrier_all_by_host_threads_holds_everyone
-  bind_thread_refuses_a_handle_of_nothing
+  barrier_all_by_host_threads_holds_all_pes
+  bind_thread_refuses_an_invalid_handle
   bit_operations_leave_the_bits_of_others_alone
   context_functions_by_host_thread_reach_the_next_pe
   contexts_come_and_go
   contexts_of_their_own_post_to_no_other_queue
   default_context_by_its_name_moves_data
-  fence_orders_a_flag_behind_the_data
+  fence_orders_a_flag_after_the_data
   get_of_every_type_by_thread_reads_every_pe
-  ptr_by_host_thread_is_null_for_what_is_not_symmetric
+  ptr_by_host_thread_is_null_for_memory_that_is_not_symmetric
   ptr_gives_plain_access_to_every_pe
   put_of_every_type_by_thread_arrives_everywhere
   put_signal_by_host_thread_shows_its_payload_before_its_signal
   put_signal_of_every_type_by_thread_arrives_everywhere
   queue_handles_post_to_no_other_queue
-  quiet_and_fence_of_queue_handles_complete_what_went_by_them
+  quiet_and_fence_of_queue_handles_complete_their_operations
   quiet_completes_nbi_puts_before_a_flag
-  random_operations_leave_what_a_sequential_model_says
+  random_operations_leave_the_memory_that_a_sequential_model_predicts
   several_host_threads_of_one_pe_work_at_the_same_time
   signal_wait_until_knows_every_comparison
   signals_of_all_pes_to_one_word_add_up
@@ -40,11 +40,11 @@ clean=(
   wait_until_by_host_thread_sees_every_pe
 )
 lossy=(
-  fence_orders_a_flag_behind_the_data
+  fence_orders_a_flag_after_the_data
   put_of_every_type_by_thread_arrives_everywhere
   put_signal_by_host_thread_shows_its_payload_before_its_signal
   quiet_completes_nbi_puts_before_a_flag
-  random_operations_leave_what_a_sequential_model_says
+  random_operations_leave_the_memory_that_a_sequential_model_predicts
   signals_of_all_pes_to_one_word_add_up
   several_host_threads_of_one_pe_work_at_the_same_time
   wait_until_by_host_thread_sees_every_pe

@@ -122,10 +122,10 @@ struct BarriersInTurn {
 
 }  // namespace
 
-SPMD_TEST(barrier_all_holds_everyone_until_all_have_entered) { test_rounds(pe, Kind::kBarrier); }
-SPMD_TEST(sync_all_holds_everyone_until_all_have_entered) { test_rounds(pe, Kind::kSync); }
+SPMD_TEST(barrier_all_holds_all_pes_until_all_have_entered) { test_rounds(pe, Kind::kBarrier); }
+SPMD_TEST(sync_all_holds_all_pes_until_all_have_entered) { test_rounds(pe, Kind::kSync); }
 
-SPMD_TEST(barriers_and_syncs_of_groups_by_their_names_hold_everyone) {
+SPMD_TEST(barriers_and_syncs_of_groups_by_their_names_hold_all_pes) {
   if (!pe.c_api_in_kernels()) return pe.skip(kTwoPesOnAGpu);
   test_rounds(pe, Kind::kByName);
 }
@@ -144,7 +144,7 @@ SPMD_TEST(barrier_all_holds_a_group_that_follows_another_one) {
          words.data(), words.data() + 1, std::max(pe.rounds(100), 10));
 }
 
-SPMD_TEST(barrier_all_by_host_threads_holds_everyone) {
+SPMD_TEST(barrier_all_by_host_threads_holds_all_pes) {
   SymmetricArray<std::uint64_t> entered(1);
   const int rounds = pe.rounds(1000);
   for (int round = 1; round <= rounds; ++round) {

@@ -161,7 +161,7 @@ SPMD_TEST(bursts_of_a_warp_by_a_private_context_arrive_before_their_signal) {
   test_bursts(pe, contexts.list(), true);
 }
 
-SPMD_TEST(bursts_of_a_warp_right_behind_each_other_arrive) {
+SPMD_TEST(consecutive_bursts_of_a_warp_arrive) {
   OwnedContexts contexts(pe, 1, GSHMEM_CTX_PRIVATE, OwnedContexts::Queues::kOwn);
   const int rounds = 100, width = static_cast<int>(pe.warp());
   SymmetricArray<std::uint64_t> dest(static_cast<std::size_t>(2 * rounds * width));

@@ -203,7 +203,7 @@ void test_reduce(Pe& pe, int rounds) {
 
 }  // namespace
 
-SPMD_TEST(collectives_move_what_a_sequential_model_says) {
+SPMD_TEST(collectives_move_the_data_that_a_sequential_model_predicts) {
   constexpr std::size_t kMost = 3000;
   const std::size_t n = static_cast<std::size_t>(pe.n());
   SymmetricArray<std::uint8_t> source(kMost * n), dest(2 * kMost * n + 1);
@@ -223,7 +223,7 @@ SPMD_TEST(collectives_move_what_a_sequential_model_says) {
   }
 }
 
-SPMD_TEST(reductions_give_all_members_what_a_sequential_model_says) {
+SPMD_TEST(reductions_return_the_results_that_a_sequential_model_predicts) {
   const int rounds = std::max(pe.rounds(40), 4);
   test_reduce<std::int32_t, ReduceOp::kSum>(pe, rounds);
   test_reduce<std::uint64_t, ReduceOp::kXor>(pe, rounds);
@@ -232,7 +232,7 @@ SPMD_TEST(reductions_give_all_members_what_a_sequential_model_says) {
   test_reduce<gshmem_half_t, ReduceOp::kMax>(pe, rounds);
 }
 
-SPMD_TEST(reductions_of_pairs_and_complex_numbers_give_what_a_sequential_model_says) {
+SPMD_TEST(reductions_of_pairs_and_complex_numbers_return_the_results_of_a_sequential_model) {
   const int rounds = std::max(pe.rounds(16), 4);
   test_reduce<gshmem_double2_t, ReduceOp::kMaxloc>(pe, rounds);
   test_reduce<gshmem_complexf_t, ReduceOp::kProd>(pe, rounds);

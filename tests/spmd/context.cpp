@@ -79,7 +79,7 @@ SPMD_TEST(contexts_of_their_own_post_to_no_other_queue) {
   test_own_queues(pe, exclusive.list());
 }
 
-SPMD_TEST(all_queues_of_handles_that_are_gone_are_for_contexts) {
+SPMD_TEST(all_queues_of_destroyed_handles_serve_contexts) {
   for (const int count : {kContexts, 1}) OwnedQueues(pe, count);
   OwnedContexts contexts(pe, kContexts, 0, Queues::kAsTheyCome);
   test_own_queues(pe, contexts.list());
@@ -158,7 +158,7 @@ SPMD_TEST(contexts_come_and_go) {
   SPMD_EQ(pe, gshmem_ctx_create(0, nullptr), static_cast<int>(GSHMEMX_ERROR_INVALID_VALUE));
 }
 
-SPMD_TEST(destroying_a_context_completes_what_went_by_it) {
+SPMD_TEST(destroying_a_context_completes_its_operations) {
   constexpr std::size_t kWords = 1 << 15;
   SymmetricArray<std::uint64_t> words(2 * kWords);
   std::uint64_t* const landing = words.data() + kWords;

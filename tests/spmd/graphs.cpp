@@ -264,7 +264,7 @@ SPMD_TEST(streams_do_not_wait_for_each_other) {
   pe.barrier();
 }
 
-SPMD_TEST(calls_on_a_stream_leave_the_capture_of_another_thread_alone) {
+SPMD_TEST(calls_on_a_stream_do_not_disturb_the_capture_of_another_thread) {
   if (!pe.on_gpu()) return pe.skip(kNoStreams);
   if (streams_hold_each_other_up(pe)) return;
   SymmetricArray<std::uint64_t> memory(2);
@@ -309,6 +309,6 @@ GSHMEM_NO_STREAMS(
     a_graph_of_collectives_on_a_stream_can_be_launched_again_between_other_collectives)
 GSHMEM_NO_STREAMS(calls_on_a_stream_return_before_its_kernel_has_ended)
 GSHMEM_NO_STREAMS(streams_do_not_wait_for_each_other)
-GSHMEM_NO_STREAMS(calls_on_a_stream_leave_the_capture_of_another_thread_alone)
+GSHMEM_NO_STREAMS(calls_on_a_stream_do_not_disturb_the_capture_of_another_thread)
 
 #endif

@@ -66,22 +66,22 @@ void test_calls(Pe& pe, Scope scope, std::int32_t handle = GSHMEM_CTX_DEFAULT) {
 
 }  // namespace
 
-SPMD_TEST(operations_of_every_type_by_warp_meet_at_both_ends) {
+SPMD_TEST(operations_of_every_type_by_warp_synchronize_at_both_ends) {
   test_calls<CallsByWarp, CallsByBlock>(pe, Scope::kWarp);
 }
-SPMD_TEST(operations_of_every_type_by_block_meet_at_both_ends) {
+SPMD_TEST(operations_of_every_type_by_block_synchronize_at_both_ends) {
   test_calls<CallsByWarp, CallsByBlock>(pe, Scope::kBlock);
 }
 
 #if defined(GROUP_CALLS_OF_ALL_TYPES)
-SPMD_TEST(operations_of_every_type_on_a_context_meet_at_both_ends) {
+SPMD_TEST(operations_of_every_type_on_a_context_synchronize_at_both_ends) {
   const OwnedContexts contexts(pe, 1, 0, OwnedContexts::Queues::kOwn);
   for (const Scope scope : {Scope::kWarp, Scope::kBlock}) {
     if (pe.draws())
       test_calls<ContextCallsByWarp, ContextCallsByBlock>(pe, scope, contexts.list().handle[0]);
   }
 }
-SPMD_TEST(operations_of_every_type_on_a_queue_meet_at_both_ends) {
+SPMD_TEST(operations_of_every_type_on_a_queue_synchronize_at_both_ends) {
   const OwnedQueues queues(pe, 1);
   for (const Scope scope : {Scope::kWarp, Scope::kBlock}) {
     if (pe.draws())

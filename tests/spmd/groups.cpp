@@ -90,8 +90,8 @@ void test_each(Pe& pe, std::int32_t handle) {
 
 }  // namespace
 
-SPMD_TEST(group_operations_meet_at_both_ends) { test_each(pe, GSHMEM_CTX_DEFAULT); }
-SPMD_TEST(group_operations_of_a_context_meet_at_both_ends) {
+SPMD_TEST(group_operations_synchronize_at_both_ends) { test_each(pe, GSHMEM_CTX_DEFAULT); }
+SPMD_TEST(group_operations_of_a_context_synchronize_at_both_ends) {
   const OwnedQueues queues(pe, 1);
   test_each(pe, queues.list().handle[0]);
 }

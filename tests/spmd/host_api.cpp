@@ -10,7 +10,7 @@
 using namespace gshmem;
 using namespace gshmem::spmd;
 
-SPMD_TEST(queries_say_who_and_what_we_are) {
+SPMD_TEST(queries_return_the_pe_and_the_job) {
   SPMD_CHECK(pe, pe.me() >= 0 && pe.me() < pe.n());
   int major = 0, minor = 0, patch = -1, provided = -1;
   char name[GSHMEM_MAX_NAME_LEN] = "";
@@ -170,7 +170,7 @@ SPMD_TEST(memory_outside_of_the_heap_of_any_size_moves_by_host_thread) {
   }
 }
 
-SPMD_TEST(registered_buffers_move_as_others_do) {
+SPMD_TEST(registered_buffers_move_like_other_memory) {
   std::vector<int> bytes(100, pe.me() + 1), back(100);
   SymmetricArray<int> there(100);
   SPMD_EQ(pe, gshmemx_buffer_register(bytes.data(), 400), 0);
@@ -223,7 +223,7 @@ SPMD_TEST(long_double_is_combined_in_all_its_bits_in_place_too) {
   pe.barrier();
 }
 
-SPMD_TEST(bind_thread_refuses_a_handle_of_nothing) {
+SPMD_TEST(bind_thread_refuses_an_invalid_handle) {
   int local = 0;
   SPMD_EQ(pe, gshmemx_bind_thread(&local), static_cast<int>(GSHMEMX_ERROR_INVALID_VALUE));
   SPMD_EQ(pe, gshmem_my_pe(), pe.me());

@@ -50,7 +50,7 @@ SPMD_TEST(wrong_collective_launches_are_errors_on_all_pes) {
 #endif
 }
 
-SPMD_TEST(launches_are_on_the_pe_s_gpu_whichever_is_current) {
+SPMD_TEST(launches_are_on_the_pe_s_gpu_for_any_current_gpu) {
   if (!pe.c_api_in_kernels()) return;
 #if defined(__CUDACC__)
   int mine = 0, count = 0;

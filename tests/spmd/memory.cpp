@@ -72,7 +72,7 @@ SPMD_TEST(calloc_zeroes_memory_that_was_used) {
   gshmem_free(second);
 }
 
-SPMD_TEST(only_calloc_touches_the_memory_that_it_gives) {
+SPMD_TEST(only_calloc_writes_to_the_memory_that_it_returns) {
   constexpr std::size_t kBytes = 100000;
   const std::vector<std::uint8_t> data = filled(pe, kBytes);
   void* const first = gshmem_malloc(kBytes);
@@ -145,7 +145,7 @@ SPMD_TEST(realloc_keeps_the_contents) {
   for (void* block : {first, last, behind}) gshmem_free(block);
 }
 
-SPMD_TEST(what_comes_right_after_a_realloc_is_not_overwritten_by_what_was_there) {
+SPMD_TEST(puts_right_after_a_realloc_are_not_overwritten_by_old_data) {
   constexpr std::size_t kWords = 200'000;
   for (int round = 0; round < 10; ++round) {
     auto* words = static_cast<std::uint64_t*>(gshmem_calloc(kWords, sizeof(std::uint64_t)));

@@ -221,13 +221,13 @@ void test_store_buffering(Pe& pe) {
 
 }  // namespace
 
-SPMD_TEST(fence_orders_a_flag_behind_the_data) { test_order(pe, Order::kFence); }
-SPMD_TEST(fence_orders_a_flag_behind_data_that_goes_by_another_queue) { test_fence(pe); }
+SPMD_TEST(fence_orders_a_flag_after_the_data) { test_order(pe, Order::kFence); }
+SPMD_TEST(fence_orders_a_flag_after_data_on_another_queue) { test_fence(pe); }
 SPMD_TEST(quiet_completes_nbi_puts_before_a_flag) { test_order(pe, Order::kQuiet); }
-SPMD_TEST(quiet_completes_a_store_before_a_load_behind_it) { test_store_buffering(pe); }
+SPMD_TEST(quiet_completes_a_store_before_a_later_load) { test_store_buffering(pe); }
 
 SPMD_TEST(sources_may_change_after_flush) { test_flush(pe); }
-SPMD_TEST(no_address_stands_for_all_members_of_a_team) {
+SPMD_TEST(a_team_has_no_multicast_address) {
   SymmetricArray<std::uint32_t> words(1);
   SPMD_CHECK(pe, gshmemx_mc_ptr(GSHMEM_TEAM_WORLD, words.data()) == nullptr);
 }
@@ -241,7 +241,7 @@ SPMD_TEST(ptr_gives_plain_access_to_every_pe) {
   pe.run({.blocks = 1, .threads = 3}, ThroughPtr{}, words.data(), mapped.data());
 }
 
-SPMD_TEST(ptr_by_host_thread_is_null_for_what_is_not_symmetric) {
+SPMD_TEST(ptr_by_host_thread_is_null_for_memory_that_is_not_symmetric) {
   SymmetricArray<std::uint32_t> words(4);
   int local = 0;
   const auto heap = std::vector<int>(10);

@@ -172,13 +172,13 @@ SPMD_TEST(queue_handles_post_to_no_other_queue) {
   test_own_queues(pe, queues.list());
 }
 
-SPMD_TEST(quiet_and_fence_of_queue_handles_complete_what_went_by_them) {
+SPMD_TEST(quiet_and_fence_of_queue_handles_complete_their_operations) {
   if (!pe.c_api_in_kernels()) return pe.skip(kTwoPesOnAGpu);
   OwnedQueues queues(pe, kHandles);
   test_quiet(pe, queues.list(), QuietOfHandles::Of::kHandles);
 }
 
-SPMD_TEST(pe_quiet_completes_what_went_to_that_pe) {
+SPMD_TEST(pe_quiet_completes_operations_to_that_pe) {
   if (!pe.c_api_in_kernels()) return pe.skip(kTwoPesOnAGpu);
   test_quiet(pe, same(GSHMEMX_QP_DEFAULT, kHandles), QuietOfHandles::Of::kPe);
 }

@@ -156,7 +156,7 @@ SPMD_TEST(queue_handles_take_rails_in_turn_and_atomics_the_first) {
   SPMD_EQ(pe, other_rails > 0, rails_of_leg() > 1);
 }
 
-SPMD_TEST(quiets_post_to_no_queue_of_one_thread) {
+SPMD_TEST(quiets_post_to_no_exclusive_queue) {
   if (!by_queues(pe)) return pe.skip(kNotByQueues);
   const auto is = [](const char* variable, const char* value) {
     const char* const now = std::getenv(variable);

@@ -257,7 +257,7 @@ class Memory {
 
 }  // namespace
 
-SPMD_TEST(random_operations_leave_what_a_sequential_model_says) {
+SPMD_TEST(random_operations_leave_the_memory_that_a_sequential_model_predicts) {
   Model model(pe.n(), pe.seed());
   const auto me = static_cast<std::size_t>(pe.me());
   Memory memory(pe, model.pes[me]);

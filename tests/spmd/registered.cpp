@@ -373,7 +373,7 @@ SPMD_TEST(bursts_reach_registered_memory) {
   gshmem_ctx_destroy(by);
 }
 
-SPMD_TEST(memory_at_a_place_that_was_used_before_has_keys_of_its_own) {
+SPMD_TEST(memory_at_an_address_that_was_used_before_has_new_keys) {
   UserMemory first(pe, 1), second(pe, 1);
   const void* was = nullptr;
   for (UserMemory* memory : {&first, &second, &first}) {
@@ -390,7 +390,7 @@ SPMD_TEST(memory_at_a_place_that_was_used_before_has_keys_of_its_own) {
   SPMD_EQ(pe, second.word(at), 2u);
 }
 
-SPMD_TEST(memory_has_what_was_put_to_it_when_it_is_unregistered) {
+SPMD_TEST(puts_to_memory_are_complete_when_it_is_unregistered) {
   UserMemory memory(pe, 2);
   memory.write(0, std::vector<std::uint8_t>(memory.bytes()));
   SymmetricArray<std::uint8_t> heap(memory.bytes());

@@ -287,7 +287,7 @@ void put_elements(Pe& pe, int rounds) {
 
 }  // namespace
 
-SPMD_TEST(elements_of_a_put_to_a_mapped_pe_arrive_whole) {
+SPMD_TEST(elements_of_a_put_to_a_mapped_pe_are_not_torn) {
   // All PEs get the same answer: those of one host are neighbours.
   if (!pe.maps(0) || !pe.maps(pe.n() - 1)) return pe.skip("not all PEs map each other");
   const int rounds = pe.rounds(2000);

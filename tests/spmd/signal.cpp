@@ -233,7 +233,7 @@ bool default_stream_is_done(const Pe& pe) {
 
 }  // namespace
 
-SPMD_TEST(signals_behind_a_host_barrier_outlive_a_memset_before_it) {
+SPMD_TEST(signals_after_a_host_barrier_survive_a_memset_before_it) {
   SymmetricArray<std::uint64_t> signal(1);
   SPMD_CHECK(pe, clear(pe, signal.data(), sizeof(std::uint64_t)));
   gshmem_barrier_all();

@@ -167,7 +167,7 @@ SPMD_TEST(shared_memory_is_used_only_while_it_is_given) {
   }
 }
 
-SPMD_TEST(ask_smem_tells_the_sizes_of_shared_memory) {
+SPMD_TEST(ask_smem_returns_the_sizes_of_shared_memory) {
   const int barriers = gshmemx_ask_smem(GSHMEMX_SMEM_BARRIERS_ONLY);
   const int least = gshmemx_ask_smem(GSHMEMX_SMEM_MINIMUM);
   SPMD_CHECK(pe, barriers > 0 && barriers < least);

@@ -157,7 +157,7 @@ void check_type(Pe& pe, const Stream& stream, const char* name, const Calls<T, A
 
 }  // namespace
 
-SPMD_TEST(transfers_on_a_stream_take_what_was_made_before_them) {
+SPMD_TEST(transfers_on_a_stream_see_the_results_of_earlier_work) {
   if (streams_hold_each_other_up(pe)) return;
   SymmetricArray<std::uint8_t> memory(3 * kBytesOfStreams);
   const Stream stream(pe);
@@ -314,7 +314,7 @@ SPMD_TEST(calls_of_every_size_on_a_stream_move_their_elements) {
   SIZED(128)
 }
 
-SPMD_TEST(what_follows_a_wait_on_a_stream_comes_after_what_it_waits_for) {
+SPMD_TEST(work_after_a_wait_on_a_stream_follows_the_awaited_signal) {
   if (streams_hold_each_other_up(pe)) return;
   const Stream stream(pe);
   const gshmemx_stream_t s = stream.get();

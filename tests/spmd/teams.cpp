@@ -234,7 +234,7 @@ SPMD_TEST(predefined_teams_agree_on_their_members) {
   SPMD_EQ(pe, gshmem_team_translate_pe(GSHMEM_TEAM_WORLD, -1, GSHMEM_TEAM_WORLD), -1);
 }
 
-SPMD_TEST(a_team_of_nvshmem_that_is_none_here_has_no_members_and_asking_is_no_fault) {
+SPMD_TEST(a_team_of_nvshmem_without_an_equivalent_has_no_members_and_queries_are_no_fault) {
   SymmetricArray<int> object(1);
   for (const gshmem_team_t none : {4, 5, 6}) {  // same GPU, leaders of GPUs, multicast
     SPMD_EQ(pe, gshmem_team_my_pe(none), -1);
@@ -313,7 +313,7 @@ SPMD_TEST(team_sync_by_host_threads_holds_every_member) {
   }
 }
 
-SPMD_TEST(host_threads_of_a_pe_sync_distinct_teams_at_the_same_time) {
+SPMD_TEST(host_threads_of_a_pe_synchronize_distinct_teams_at_the_same_time) {
   std::vector<OwnTeam> teams = teams_of(pe);
   void* const handle = gshmemx_pe_handle();
   std::vector<std::thread> threads;
@@ -339,7 +339,7 @@ SPMD_TEST(host_threads_of_a_pe_sync_distinct_teams_at_the_same_time) {
   for (std::thread& thread : threads) thread.join();
 }
 
-SPMD_TEST(random_splits_have_the_members_that_a_sequential_model_says) {
+SPMD_TEST(random_splits_have_the_members_that_a_sequential_model_predicts) {
   Random random{pe.seed()};
   SymmetricArray<std::uint64_t> entered(1);
   Pes all(static_cast<std::size_t>(pe.n()));
@@ -508,7 +508,7 @@ SPMD_TEST(random_pes_in_random_order_make_a_team_by_an_id) {
   }
 }
 
-SPMD_TEST(what_is_wrong_with_a_team_by_an_id_is_an_error_on_all_who_come) {
+SPMD_TEST(errors_of_a_team_by_an_id_are_errors_on_all_members) {
   const int n = pe.n(), me = pe.me();
   gshmem_team_t team = 77;
   const auto status = [&](int size, int index) {

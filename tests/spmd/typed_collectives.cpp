@@ -343,8 +343,7 @@ SPMD_TEST(collectives_by_host_threads_and_on_streams_move_elements_of_every_type
   MOVES(IN_STREAM, , mem, void, 1)
 }
 
-SPMD_TEST(
-    collectives_by_host_threads_and_on_streams_in_teams_of_every_shape_give_what_a_model_says) {
+SPMD_TEST(collectives_by_host_threads_and_on_streams_in_teams_of_every_shape_match_a_model) {
   if (streams_hold_each_other_up(pe)) return;
   const Stream stream(pe);
   CallsInTeams calls(pe);

@@ -36,7 +36,7 @@ std::string text_of(abi::Rule rule, std::int64_t value, std::uint64_t limit, int
 
 }  // namespace
 
-TEST_CASE("a_bad_argument_is_told_by_the_rule_that_it_breaks") {
+TEST_CASE("a_bad_argument_is_reported_by_the_rule_that_it_breaks") {
   using abi::Rule;
   CHECK(text_of(Rule::kPe, -1, 4) == " = -1 is out of range [0, 4)");
   CHECK(text_of(Rule::kOverflow, -1, 0) ==
@@ -70,7 +70,7 @@ TEST_CASE("a_bad_argument_is_told_by_the_rule_that_it_breaks") {
   CHECK(text_of(Rule::kNone, 255, 0) == " = 0xff");
 }
 
-TEST_CASE("a_wait_that_took_too_long_tells_for_whom_and_how_long") {
+TEST_CASE("a_wait_that_timed_out_names_the_awaited_pe_and_the_time") {
   abi::FaultRecord fault = fault_of(GSHMEMX_ERROR_TIMEOUT, "gshmem_wait");
   fault.value = 2'500'000'000;
   fault.limit = 2'000'000'000;
@@ -83,7 +83,7 @@ TEST_CASE("a_wait_that_took_too_long_tells_for_whom_and_how_long") {
   CHECK(fault_message(fault) == "gshmem_wait: waited 2.5 s for PE 0 (queue 0x2a, entry 7)" + end);
 }
 
-TEST_CASE("an_error_of_the_network_is_told_with_all_that_the_completion_says") {
+TEST_CASE("an_error_of_the_network_is_reported_with_all_fields_of_the_completion") {
   abi::FaultRecord fault = fault_of(GSHMEMX_ERROR_NIC, "network");
   fault.pe = 3;
   fault.queue = 0x2a;
@@ -102,7 +102,7 @@ TEST_CASE("an_error_of_the_network_is_told_with_all_that_the_completion_says") {
   CHECK(fault_message(fault_of(GSHMEMX_ERROR_NIC, "")) == ": network card reported an error");
 }
 
-TEST_CASE("what_is_not_supported_and_other_faults_have_their_words") {
+TEST_CASE("unsupported_calls_and_other_faults_have_texts_of_their_own") {
   CHECK(fault_message(fault_of(GSHMEMX_ERROR_NOT_SUPPORTED, "gshmem_set_lock", "lock")) ==
         "gshmem_set_lock: in a job with a network a lock's words are updated by GPUs and NICs, "
         "which are atomic to each other with GSHMEM_AMO=nic only");
@@ -122,7 +122,7 @@ TEST_CASE("what_is_not_supported_and_other_faults_have_their_words") {
 
 // A thread that the fault of another thread had stopped read the record too early, found none, and
 // used data that had not arrived.
-TEST_CASE("a_fault_that_has_stopped_the_pe_is_read_though_its_record_is_being_written") {
+TEST_CASE("a_fault_that_has_stopped_the_pe_is_read_though_its_record_is_incomplete") {
   abi::Control control{};
   abi::FaultRecord record;
   control.fault.claimed = 1;

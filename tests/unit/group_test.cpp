@@ -97,65 +97,65 @@ void test_tiles_meet(const TileCase& call) {
 
 }  // namespace
 
-TEST_CASE("put_meets_at_both_ends") {
+TEST_CASE("put_synchronizes_at_both_ends") {
   test_meets([](Member group, QueueRig& rig) {
     put(group, rig.state(), target(rig), rig.heap(), kBytes, 0);
   });
 }
-TEST_CASE("put_nbi_meets_at_both_ends") {
+TEST_CASE("put_nbi_synchronizes_at_both_ends") {
   test_meets([](Member group, QueueRig& rig) {
     put_nbi(group, rig.state(), target(rig), rig.heap(), kBytes, 0);
   });
 }
-TEST_CASE("get_meets_at_both_ends") {
+TEST_CASE("get_synchronizes_at_both_ends") {
   test_meets([](Member group, QueueRig& rig) {
     get(group, rig.state(), target(rig), rig.heap(), kBytes, 0);
   });
 }
-TEST_CASE("get_nbi_meets_at_both_ends") {
+TEST_CASE("get_nbi_synchronizes_at_both_ends") {
   test_meets([](Member group, QueueRig& rig) {
     get_nbi(group, rig.state(), target(rig), rig.heap(), kBytes, 0);
   });
 }
-TEST_CASE("put_signal_meets_at_both_ends") {
+TEST_CASE("put_signal_synchronizes_at_both_ends") {
   test_meets([](Member group, QueueRig& rig) {
     put_signal(group, rig.state(), target(rig), rig.heap(), kBytes, signal(rig), 0);
   });
 }
-TEST_CASE("put_signal_nbi_meets_at_both_ends") {
+TEST_CASE("put_signal_nbi_synchronizes_at_both_ends") {
   test_meets([](Member group, QueueRig& rig) {
     put_signal_nbi(group, rig.state(), target(rig), rig.heap(), kBytes, signal(rig), 0);
   });
 }
-TEST_CASE("iput_meets_at_both_ends") {
+TEST_CASE("iput_synchronizes_at_both_ends") {
   test_meets([](Member group, QueueRig& rig) {
     iput(group, rig.state(), words(target(rig)), words(rig.heap()), kStrides, 0);
   });
 }
-TEST_CASE("iget_meets_at_both_ends") {
+TEST_CASE("iget_synchronizes_at_both_ends") {
   test_meets([](Member group, QueueRig& rig) {
     iget(group, rig.state(), words(target(rig)), words(rig.heap()), kStrides, 0);
   });
 }
-TEST_CASE("barrier_all_meets_at_both_ends") {
+TEST_CASE("barrier_all_synchronizes_at_both_ends") {
   test_meets([](Member group, QueueRig& rig) { barrier_all(group, rig.state(), "test"); });
 }
-TEST_CASE("sync_all_meets_at_both_ends") {
+TEST_CASE("sync_all_synchronizes_at_both_ends") {
   test_meets([](Member group, QueueRig& rig) { sync_all(group, rig.state(), "test"); });
 }
 
-TEST_CASE("team_sync_meets_at_both_ends") {
+TEST_CASE("team_sync_synchronizes_at_both_ends") {
   test_meets([](Member group, QueueRig& rig) { team_sync(group, rig.state(), "test", 0); });
   test_meets([](Member group, QueueRig& rig) {
     rig.set_rounds();
     team_sync(group, rig.state(), "test", 0);
   });
 }
-TEST_CASE("team_barrier_meets_at_both_ends") {
+TEST_CASE("team_barrier_synchronizes_at_both_ends") {
   test_meets([](Member group, QueueRig& rig) { team_barrier(group, rig.state(), "test", 0); });
 }
 
-TEST_CASE("collectives_meet_at_both_ends") {
+TEST_CASE("collectives_synchronize_at_both_ends") {
   for (const Elements n : {kElements, kNone}) {  // members synchronize even when no data moves
     test_meets([n](Member group, QueueRig& rig) {
       CHECK(api::alltoall(caller(rig), group, kTeam, target(rig), rig.heap(), n) == 0);
@@ -174,7 +174,7 @@ TEST_CASE("collectives_meet_at_both_ends") {
     CHECK(api::alltoalls<8>(caller(rig), group, kTeam, target(rig), rig.heap(), kStrides) == 0);
   });
 }
-TEST_CASE("reductions_and_scans_meet_at_both_ends") {
+TEST_CASE("reductions_and_scans_synchronize_at_both_ends") {
   test_meets([](Member group, QueueRig& rig) {
     CHECK(api::reduce_sum(caller(rig), group, kTeam, ints(target(rig)), ints(rig.heap()), kInts) ==
           0);
@@ -193,7 +193,7 @@ TEST_CASE("reductions_and_scans_meet_at_both_ends") {
   });
 }
 
-TEST_CASE("calls_of_no_bytes_meet_at_both_ends") {
+TEST_CASE("calls_of_no_bytes_synchronize_at_both_ends") {
   const GroupCall nothing[] = {
       [](Member group, QueueRig& rig) {
         api::put(caller(rig), group, target(rig), rig.heap(), kNone, 0);
@@ -221,7 +221,7 @@ TEST_CASE("calls_of_no_bytes_meet_at_both_ends") {
   });
 }
 
-TEST_CASE("moves_of_tiles_meet_at_both_ends") {
+TEST_CASE("moves_of_tiles_synchronize_at_both_ends") {
   test_tiles_meet([](Member group, QueueRig& rig, const api::TileArguments& both) {
     CHECK(api::move_tile<true>(caller(rig), group, both, 0) == 0);
   });
@@ -229,7 +229,7 @@ TEST_CASE("moves_of_tiles_meet_at_both_ends") {
     CHECK(api::move_tile<false>(caller(rig), group, both, 0) == 0);
   });
 }
-TEST_CASE("collectives_of_tiles_meet_at_both_ends") {
+TEST_CASE("collectives_of_tiles_synchronize_at_both_ends") {
   using gshmemx::NVLS_ONE_SHOT_PULL_NBI, gshmemx::NVLS_ONE_SHOT_PUSH_NBI,
       gshmemx::NVLS_TWO_SHOT_PUSH_NBI;
   test_tiles_meet([](Member group, QueueRig& rig, const api::TileArguments& both) {
@@ -259,7 +259,7 @@ TEST_CASE("collectives_of_tiles_meet_at_both_ends") {
   });
 }
 
-TEST_CASE("quiet_covers_what_the_group_has_issued_by_its_first_meeting") {
+TEST_CASE("quiet_covers_operations_before_the_first_synchronization_of_the_group") {
   const GroupCall calls[] = {
       [](Member group, QueueRig& rig) { quiet(group, rig.state()); },
       [](Member group, QueueRig& rig) { fence(group, rig.state()); },

@@ -79,7 +79,7 @@ class Job {
   std::array<abi::Team, 2> teams_{};
 };
 
-TEST_CASE("packets_of_calls_long_ago_are_not_taken_where_flags_begin_again") {
+TEST_CASE("old_packets_are_ignored_when_flags_wrap_around") {
   for (const std::uint32_t first : {0x7ffffffau, 0xfffffffau}) {
     Job job(30'000'000'000ull * test::kPatience);
     for (int pe = 0; pe < 2; ++pe) {
@@ -241,7 +241,7 @@ int made(Member& member, Kind kind, std::size_t bytes, bool parts = false) {
                                   call.team->my_pe == kRoot);
 }
 
-TEST_CASE("a_member_sends_every_one_its_part_with_the_flag_of_the_call_and_touches_nothing_else") {
+TEST_CASE("a_member_sends_each_member_its_part_with_the_flag_of_the_call_and_writes_nothing_else") {
   for (const std::size_t bytes : {1u, 6u, 8u, 12u, 16u, 23u}) {
     for (const bool parts : {false, true}) {
       for (const std::uint32_t calls : {4u, 5u}) {
@@ -271,7 +271,7 @@ TEST_CASE("a_member_sends_every_one_its_part_with_the_flag_of_the_call_and_touch
   }
 }
 
-TEST_CASE("who_gives_nothing_tells_every_one_that_it_is_here") {
+TEST_CASE("a_member_without_data_sends_empty_packets_to_all") {
   constexpr std::size_t kBytes = 14;
   for (const int me : {0, kRoot}) {
     Member member(me), expected(me);
@@ -285,7 +285,7 @@ TEST_CASE("who_gives_nothing_tells_every_one_that_it_is_here") {
   }
 }
 
-TEST_CASE("what_has_come_is_where_it_belongs_and_nothing_after_it") {
+TEST_CASE("received_data_is_stored_at_its_offset_and_nothing_after_it") {
   constexpr int kMe = 3;
   for (const std::size_t bytes : {1u, 4u, 7u, 8u, 12u, 20u, 24u}) {
     INFO(bytes << " bytes");
@@ -347,13 +347,13 @@ void check_combined(std::size_t count, const Reducer& reducer) {
   }
 }
 
-TEST_CASE("what_all_have_sent_is_combined_in_the_order_of_the_members") {
+TEST_CASE("received_data_is_combined_in_the_order_of_the_members") {
   check_combined<std::uint64_t>(3, Ordered{});
   check_combined<std::uint64_t, U16Sum, std::uint16_t>(5, U16Sum{});
   check_combined<std::uint64_t, U16Sum, std::uint16_t>(6, U16Sum{});
 }
 
-TEST_CASE("every_packet_of_the_call_is_waited_for_and_who_lacks_one_is_named") {
+TEST_CASE("every_packet_of_the_call_is_waited_for_and_a_missing_one_names_its_member") {
   constexpr int kMe = 0;
   constexpr std::size_t kBytes = 16;
   for (const Kind kind :
@@ -373,7 +373,7 @@ TEST_CASE("every_packet_of_the_call_is_waited_for_and_who_lacks_one_is_named") {
   }
 }
 
-TEST_CASE("a_member_that_was_stopped_sends_nothing_where_puts_may_be_missing") {
+TEST_CASE("a_stopped_member_sends_nothing_if_puts_may_be_missing") {
   for (const Kind kind : {Kind::kMove, Kind::kBroadcast}) {
     Member member(2), expected(2);
     const abi::QueueView queue{};
@@ -387,7 +387,7 @@ TEST_CASE("a_member_that_was_stopped_sends_nothing_where_puts_may_be_missing") {
   }
 }
 
-TEST_CASE("calls_go_by_packets_within_the_limits_of_the_team") {
+TEST_CASE("calls_use_packets_within_the_limits_of_the_team") {
   Member member(2);
   constexpr auto kOf = abi::Limit::kFcollectPackets;
   const auto go = [&](std::size_t bytes, auto coop) {

@@ -36,7 +36,7 @@ class BusyQueue : public QueueRig {
 
 }  // namespace
 
-TEST_CASE("room_awaited_in_vain_names_the_entry_that_must_complete") {
+TEST_CASE("timeout_of_a_wait_for_room_names_the_entry_that_must_complete") {
   for (const bool is_short : {true, false}) {
     BusyQueue queue;
     for (std::uint32_t i = 0; i < QueueRig::kDepth; ++i) queue.put_word();
@@ -45,7 +45,7 @@ TEST_CASE("room_awaited_in_vain_names_the_entry_that_must_complete") {
     queue.check_fault("network (room in a queue)", is_short ? 80 : 82);  // an entry of three slots
   }
 }
-TEST_CASE("turn_awaited_in_vain_names_the_entry_that_is_not_published") {
+TEST_CASE("timeout_of_a_wait_for_a_turn_names_the_entry_that_is_not_published") {
   for (const bool is_short : {true, false}) {
     BusyQueue queue;
     queue.cursor().reserved = 83;  // by a writer that does not go on
@@ -54,7 +54,7 @@ TEST_CASE("turn_awaited_in_vain_names_the_entry_that_is_not_published") {
   }
 }
 
-TEST_CASE("iget_by_the_queue_of_an_sm_waits_for_every_element") {
+TEST_CASE("iget_on_the_queue_of_an_sm_waits_for_every_element") {
   for (const abi::QueueMap map : {abi::QueueMap::kSm, abi::QueueMap::kBlock}) {
     BusyQueue queue;
     queue.set_map(map);
@@ -65,7 +65,7 @@ TEST_CASE("iget_by_the_queue_of_an_sm_waits_for_every_element") {
   }
 }
 
-TEST_CASE("the_device_leaves_a_fault_of_the_host_alone_and_returns_its_code") {
+TEST_CASE("the_device_keeps_a_fault_of_the_host_and_returns_its_code") {
   abi::Control control{};
   State state;
   state.control = &control;
@@ -78,7 +78,7 @@ TEST_CASE("the_device_leaves_a_fault_of_the_host_alone_and_returns_its_code") {
   CHECK(fault_code(state) == GSHMEMX_ERROR_PEER_FAILED);
 }
 
-TEST_CASE("the_host_leaves_a_fault_of_the_device_alone_and_tells_it") {
+TEST_CASE("the_host_keeps_a_fault_of_the_device_and_reports_it") {
   abi::Control control{};
   control.fault.claimed = 1;  // another thread is writing it
   abi::FaultRecord of_host{}, told{};

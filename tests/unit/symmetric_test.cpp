@@ -33,7 +33,7 @@ struct Ranges {
 
 }  // namespace
 
-TEST_CASE("objects_are_symmetric_in_the_heap_and_in_what_is_registered") {
+TEST_CASE("objects_are_symmetric_in_the_heap_and_in_registered_memory") {
   Ranges ranges;
   CHECK(ranges.is(abi::kInternalBytes, kHeap - abi::kInternalBytes));
   CHECK_FALSE(ranges.is(abi::kInternalBytes - 1, 1));

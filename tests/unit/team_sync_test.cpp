@@ -274,15 +274,15 @@ class Member {
 
 }  // namespace
 
-TEST_CASE("a_member_tells_those_that_wait_for_it_and_touches_nothing_else") {
+TEST_CASE("a_member_signals_those_that_wait_for_it_and_writes_nothing_else") {
   for_every_member([](const View& view) { follow_each_other(view, 1); });
 }
 
-TEST_CASE("numbers_of_syncs_go_on_where_flags_begin_again") {
+TEST_CASE("numbers_of_syncs_continue_when_flags_wrap_around") {
   for_every_member([](const View& view) { follow_each_other(view, (1ull << 32) - 2); });
 }
 
-TEST_CASE("a_member_waits_for_every_other_one_and_names_it") {
+TEST_CASE("a_member_waits_for_every_other_one_and_names_a_missing_one") {
   for_every_member([](const View& view) {
     for (const View::Flag& missing : view.awaited()) {
       for (const std::uint64_t number : {3ull, (1ull << 32) + 1}) waits_for(view, missing, number);
@@ -290,7 +290,7 @@ TEST_CASE("a_member_waits_for_every_other_one_and_names_it") {
   });
 }
 
-TEST_CASE("a_member_that_was_stopped_tells_nobody_where_puts_may_be_missing") {
+TEST_CASE("a_stopped_member_signals_no_other_if_puts_may_be_missing") {
   for_every_member([](const View& view) {
     if (view.n() == 1) return;
     Job job(view.flat ? 1 : 0);
@@ -307,7 +307,7 @@ TEST_CASE("a_member_that_was_stopped_tells_nobody_where_puts_may_be_missing") {
   });
 }
 
-TEST_CASE("a_group_meets_before_it_tells_and_after_it_has_heard_of_all") {
+TEST_CASE("a_group_synchronizes_before_it_signals_and_after_all_members_have_signaled") {
   for_every_member([](const View& view) {
     for (const int rank : {0, 1}) {
       Job job(view.flat ? 1 : 0);
@@ -326,7 +326,7 @@ TEST_CASE("a_group_meets_before_it_tells_and_after_it_has_heard_of_all") {
   });
 }
 
-TEST_CASE("a_handle_of_another_time_is_no_team") {
+TEST_CASE("a_stale_handle_is_no_team") {
   Job job(1);
   const Job::Memory expected = job.memory();
   for (const int handle : {0x20001, 4, 0x10002, 7, 0x10006, 0x7fff0000, -2}) {
@@ -341,7 +341,7 @@ TEST_CASE("a_handle_of_another_time_is_no_team") {
   CHECK(job.difference(expected) == "");
 }
 
-TEST_CASE("members_that_come_late_hold_all_of_their_team_and_nobody_of_others") {
+TEST_CASE("late_members_hold_all_of_their_team_and_no_other_pe") {
   constexpr std::uint64_t kRounds = 60;
   for (const std::uint32_t flat : {1u, 0u}) {
     Job job(flat, kLong);

@@ -36,7 +36,7 @@ TEST_CASE("a wait sees at its next poll that its PE was stopped") {
   CHECK(polls <= kStopAt + 1);
 }
 
-TEST_CASE("a wait whose time is over ends at its next poll") {
+TEST_CASE("a wait that has timed out ends at its next poll") {
   constexpr std::uint64_t kTimeout = 1'000'000;  // a sleep takes 20 us at least
   Pe pe(kTimeout);
   unsigned polls = 0;

@@ -204,7 +204,7 @@ TEST_CASE("write_that_carries_its_payload") {
   }
 }
 
-TEST_CASE("read_with_and_without_a_dump_behind_it") {
+TEST_CASE("read_with_and_without_a_dump_after_it") {
   WqeImage image = used_image();
   image_transfer(image, Opcode::kRdmaRead, kThere, kHere, 200);
   CHECK(in_queue(image) == join({control(0, 0x10, 3), kRemote, local(200)}));
@@ -262,7 +262,7 @@ TEST_CASE("atomics_know_their_length") {
   }
 }
 
-TEST_CASE("a_signal_behind_a_payload_is_a_second_wqe") {
+TEST_CASE("a_signal_after_a_payload_is_a_second_wqe") {
   const KeyedAddress signal{0x6162636465666768, kThere.key};
   const Bytes signal_at = {0x61, 0x62, 0x63, 0x64, 0x65, 0x66, 0x67, 0x68,
                            0x11, 0x12, 0x13, 0x14, 0,    0,    0,    0};
@@ -342,7 +342,7 @@ struct Completed {
   }
 };
 
-TEST_CASE("completion_says_which_entry_is_done") {
+TEST_CASE("completion_names_the_completed_entry") {
   Completed queue;
   CHECK(queue.look() == 0);  // opcode 15: no completion yet
   CHECK(queue.cursor.done == 0);
@@ -362,7 +362,7 @@ TEST_CASE("completion_counter_has_16_bits_and_the_result_64") {
   CHECK(queue.cursor.done == 0x200000011);
 }
 
-TEST_CASE("completion_of_what_cannot_be_posted_is_ignored_and_counted") {
+TEST_CASE("completion_of_an_impossible_entry_is_ignored_and_counted") {
   Completed queue;
   CHECK(queue.poll(0x10005, 0x4004) == 0x14005);  // the last entry that is possible
   CHECK(queue.control.bad_completions == 0);
@@ -372,7 +372,7 @@ TEST_CASE("completion_of_what_cannot_be_posted_is_ignored_and_counted") {
   CHECK(queue.control.bad_completions == 2);
 }
 
-TEST_CASE("error_completion_is_a_fault_that_tells_what_failed") {
+TEST_CASE("error_completion_is_a_fault_that_names_the_operation") {
   for (const std::uint8_t syndrome : {std::uint8_t{0x13}, std::uint8_t{0x05}}) {  // 05: flushed
     Completed queue;
     queue.cursor.reserved = 0x1236;
@@ -395,7 +395,7 @@ TEST_CASE("error_completion_is_a_fault_that_tells_what_failed") {
   }
 }
 
-TEST_CASE("error_that_was_seen_first_is_told_by_all_who_see_what_is_flushed_behind_it") {
+TEST_CASE("first_error_of_a_queue_is_reported_by_all_that_see_a_flushed_entry") {
   Completed queue;
   queue.set(0x1235, 13);
   queue.entry[55] = 0x13, queue.entry[56] = 0x08;

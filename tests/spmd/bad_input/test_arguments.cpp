@@ -38,7 +38,7 @@ std::atomic<void*> nowhere{nullptr};  // the compiler warns about a constant
 
 }  // namespace
 
-TEST_CASE("what_is_no_member_of_the_team_of_a_context_is_a_fault") {
+TEST_CASE("a_pe_outside_of_the_team_of_a_context_is_a_fault") {
   const auto by_team = [](const std::function<void(gshmem_team_t, gshmem_ctx_t)>& misuse) {
     gshmem_team_t team = GSHMEM_TEAM_INVALID;
     gshmem_ctx_t ctx = GSHMEM_CTX_INVALID;
@@ -67,7 +67,7 @@ TEST_CASE("what_is_no_member_of_the_team_of_a_context_is_a_fault") {
   });
 }
 
-TEST_CASE("what_leaves_its_allocation_is_a_fault_that_names_it_and_the_next_one") {
+TEST_CASE("an_access_beyond_its_allocation_is_a_fault_that_names_it_and_the_next_one") {
   const auto leave = [](std::uint64_t* words) {
     const std::uint64_t zeros[20]{};
     if (!gshmem_malloc(40)) throw std::runtime_error("no memory");
@@ -155,7 +155,7 @@ TEST_CASE("burst_with_bad_arguments_is_a_fault") {
   });
 }
 
-TEST_CASE("typed_calls_name_themselves_and_what_is_wrong") {
+TEST_CASE("faults_of_typed_calls_name_the_call_and_the_argument") {
   // Features that the C functions lack: other types, and no name of their own.
   struct Pair {
     std::int32_t a, b;
@@ -470,7 +470,7 @@ TEST_CASE("fault_in_a_launch_is_the_pe_s_fault") {
   }
 }
 
-TEST_CASE("other_shared_memory_than_what_is_given_is_a_fault") {
+TEST_CASE("shared_memory_other_than_the_given_one_is_a_fault") {
   alignas(16) static char memory[1024];
   expect(kInvalid, {"gshmemx_give_smem: argument smem = 0x", "release that first"},
          [&](std::uint64_t*) {
@@ -483,7 +483,7 @@ TEST_CASE("other_shared_memory_than_what_is_given_is_a_fault") {
          [&](std::uint64_t*) { (void)gshmemx_ask_smem(3); });
 }
 
-TEST_CASE("destroying_a_team_that_stays_or_is_gone_is_a_fault") {
+TEST_CASE("destroying_a_predefined_or_destroyed_team_is_a_fault") {
   for (const gshmem_team_t team : {static_cast<gshmem_team_t>(GSHMEM_TEAM_WORLD),
                                    static_cast<gshmem_team_t>(GSHMEM_TEAM_SHARED)}) {
     expect(kInvalid,
@@ -502,7 +502,7 @@ TEST_CASE("destroying_a_team_that_stays_or_is_gone_is_a_fault") {
   });
 }
 
-TEST_CASE("teams_of_nvshmem_that_are_none_here_and_handles_next_to_them_are_refused") {
+TEST_CASE("teams_of_nvshmem_without_an_equivalent_and_handles_next_to_them_are_refused") {
   for (const gshmem_team_t team : {4, 6}) {
     const std::string argument = "argument team = " + std::to_string(team) + " is not a team";
     expect(kInvalid, {"gshmem_team_sync: " + argument},
@@ -517,7 +517,7 @@ TEST_CASE("teams_of_nvshmem_that_are_none_here_and_handles_next_to_them_are_refu
   }
 }
 
-TEST_CASE("splits_that_the_members_do_not_agree_on_or_that_leave_the_parent_say_so") {
+TEST_CASE("splits_on_which_members_disagree_or_that_leave_the_parent_are_errors") {
   const auto split = [](int start, int stride, int size) {
     gshmem_team_t team = GSHMEM_TEAM_INVALID;
     return gshmem_team_split_strided(GSHMEM_TEAM_WORLD, start, stride, size, nullptr, 0, &team);
@@ -560,7 +560,7 @@ TEST_CASE("splits_that_the_members_do_not_agree_on_or_that_leave_the_parent_say_
   CHECK_FALSE(contains(outcome.output, "differs 0"));
 }
 
-TEST_CASE("fault_ends_the_process_unless_told_otherwise") {
+TEST_CASE("fault_ends_the_process_by_default") {
   const Outcome put = in_child(quick({{"GSHMEM_FAULT", "abort"}}), [] {
     run_threads(2, [](const Runtime&) {
       auto* word = static_cast<int*>(gshmem_malloc(4));

@@ -232,7 +232,7 @@ TEST_CASE("a_member_that_dies_inside_a_sync_or_split_of_a_team_ends_it_on_all_ot
 }
 
 // Its puts may be missing.
-TEST_CASE("a_pe_that_a_fault_has_stopped_does_not_seem_to_come_to_what_all_call_by_a_network") {
+TEST_CASE("a_pe_that_a_fault_has_stopped_enters_no_collective_over_the_network") {
   for (const bool network : {false, true}) {
     Environment environment = quick({{"GSHMEM_P2P", "0"}, {"GSHMEM_NIC", "soft"}});
     if (!network) environment = quick();
@@ -256,7 +256,7 @@ TEST_CASE("a_pe_that_a_fault_has_stopped_does_not_seem_to_come_to_what_all_call_
   }
 }
 
-TEST_CASE("a_fault_of_a_pe_that_does_not_look_for_it_is_said") {
+TEST_CASE("a_fault_is_logged_though_its_pe_does_not_ask_for_it") {
   const Outcome outcome = in_child(quick(), [] {
     const Runtime runtime;
     int* const word = static_cast<int*>(gshmem_malloc(sizeof(int)));
@@ -266,7 +266,7 @@ TEST_CASE("a_fault_of_a_pe_that_does_not_look_for_it_is_said") {
   CHECK(outcome.code == 0);
 }
 
-TEST_CASE("what_ends_waits_is_said_once_by_each_pe_and_told_by_the_one_that_has_it") {
+TEST_CASE("a_fault_that_ends_waits_is_logged_once_by_each_pe_and_reported_by_its_own") {
   if (kUnderTsan) skip("TSan does not see what orders two processes");
   const Environment soft =
       quick({{"GSHMEM_P2P", "0"}, {"GSHMEM_NIC", "soft"}, {"GSHMEM_LOG", "info"}});
@@ -307,7 +307,7 @@ TEST_CASE("what_ends_waits_is_said_once_by_each_pe_and_told_by_the_one_that_has_
   }
 }
 
-TEST_CASE("a_pe_that_cannot_hear_of_others_any_more_has_a_fault") {
+TEST_CASE("a_pe_that_can_no_longer_receive_news_has_a_fault") {
   if (kSanitized) skip("sanitizers need descriptors themselves");
   const auto outcomes = in_children(2, quick(), [](int rank) {
     {
@@ -333,7 +333,7 @@ TEST_CASE("a_pe_that_cannot_hear_of_others_any_more_has_a_fault") {
   CHECK(contains(outcomes[0].output, "fault 12 1 PE 1 "));
 }
 
-TEST_CASE("who_leaves_because_of_a_death_is_not_taken_for_its_cause") {
+TEST_CASE("a_pe_that_leaves_because_of_a_death_is_not_blamed_for_it") {
   // PE 2 is stopped by a fault of its own and leaves; the victim dies 50 ms later. PE 2 may detect
   // the death first: then it must notify PE 0 of it.
   const auto outcomes = in_children(3, quick(), [](int rank) {
@@ -375,7 +375,7 @@ TEST_CASE("dead_pe_ends_the_job_under_abort") {
   }
 }
 
-TEST_CASE("of_many_kills_each_is_blamed_on_its_victim_alone") {
+TEST_CASE("each_of_many_kills_is_blamed_on_its_victim_only") {
   const unsigned seed = std::random_device()();
   INFO("seed " << seed);
   std::mt19937 random(seed);

@@ -58,7 +58,7 @@ TEST_CASE("processes_that_exit_in_the_middle_of_work_over_the_soft_nic_do_not_cr
   }
 }
 
-TEST_CASE("a_barrier_that_meets_an_allocation_is_an_error_that_names_both") {
+TEST_CASE("a_barrier_against_an_allocation_is_an_error_that_names_both") {
   const auto outcomes = in_children(2, quick({{"GSHMEM_FAULT", "abort"}}), [](int rank) {
     gshmem_init();
     if (rank == 0) gshmem_barrier_all();
@@ -97,7 +97,7 @@ TEST_CASE("after_a_death_teams_are_split_on_no_pe") {
   }
 }
 
-TEST_CASE("what_gives_something_back_after_finalize_warns_and_returns") {
+TEST_CASE("calls_that_free_something_after_finalize_warn_and_return") {
   const Outcome outcome = in_child(quick(), [] {
     { const Runtime runtime; }
     int local = 0;

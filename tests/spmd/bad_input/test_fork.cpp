@@ -99,7 +99,7 @@ bool lives_alone() {
 
 }  // namespace
 
-TEST_CASE("dead_pe_is_noticed_though_its_child_lives") {
+TEST_CASE("dead_pe_is_detected_though_its_child_lives") {
   // PE 0 has the root service, the others have a connection to it, and all have sockets to each
   // other.
   for (const int victim : {0, 1, 2}) {
@@ -160,12 +160,12 @@ TEST_CASE("child_of_a_dead_pe_that_is_a_thread_does_not_keep_its_job") {
   CHECK_FALSE(contains(outcome.output, "the child has"));
 }
 
-TEST_CASE("child_that_exits_with_its_parents_destructors_does_nothing_to_the_job") {
+TEST_CASE("child_that_exits_with_its_parents_destructors_does_not_affect_the_job") {
   const std::string said = job_goes_on(0, [](int*) {});
   CHECK_FALSE(contains(said, "forked"));
 }
 
-TEST_CASE("child_that_finalizes_does_nothing_to_the_job") {
+TEST_CASE("child_that_finalizes_does_not_affect_the_job") {
   const std::string said = job_goes_on(0, [](int*) {
     gshmem_finalize();
     if (!kUnderTsan) std::thread(gshmem_finalize).join();

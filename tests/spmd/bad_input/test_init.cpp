@@ -31,7 +31,7 @@ void limit_file_size() {
 
 }  // namespace
 
-TEST_CASE("bootstrap_timeout_0_is_no_end") {
+TEST_CASE("bootstrap_timeout_0_means_no_limit") {
   const auto outcomes = in_children(3, quick({{"GSHMEM_BOOTSTRAP_TIMEOUT", "0"}}), [](int) {
     const Runtime runtime;
     gshmem_barrier_all();
@@ -44,7 +44,7 @@ TEST_CASE("bootstrap_timeout_0_is_no_end") {
   }
 }
 
-TEST_CASE("pe_that_cannot_make_its_segment_tells_the_others_why") {
+TEST_CASE("pe_that_cannot_make_its_segment_reports_the_reason_to_the_others") {
   // There is no time limit, and no PE waits for one. Without mapping each PE makes a segment of its
   // own.
   const auto outcomes =
@@ -59,7 +59,7 @@ TEST_CASE("pe_that_cannot_make_its_segment_tells_the_others_why") {
   }
 }
 
-TEST_CASE("first_pe_that_cannot_make_what_all_share_tells_the_others_why") {
+TEST_CASE("first_pe_that_cannot_make_shared_objects_reports_the_reason_to_the_others") {
   const Environment endless = quick({{"GSHMEM_BOOTSTRAP_TIMEOUT", "0"}});
   const auto outcomes = in_children(2, endless, [](int rank) {
     if (rank == 0) limit_file_size();
@@ -73,7 +73,7 @@ TEST_CASE("first_pe_that_cannot_make_what_all_share_tells_the_others_why") {
   }
 }
 
-TEST_CASE("bad_value_on_one_pe_is_told_to_all_and_a_later_init_works") {
+TEST_CASE("bad_value_on_one_pe_is_reported_to_all_and_a_later_init_works") {
   const int bad = GENERATE(0, 1);
   const auto outcomes = in_children(2, quick({{"GSHMEM_BOOTSTRAP_TIMEOUT", "0"}}), [&](int rank) {
     if (rank == bad) setenv("GSHMEM_QP_DEPTH", "many", 1);

@@ -59,7 +59,7 @@ TEST_CASE("collective_calls_that_differ_are_a_fault_that_names_both") {
          });
 }
 
-TEST_CASE("collectives_that_differ_between_members_are_a_fault_that_names_what_does") {
+TEST_CASE("collectives_that_differ_between_members_are_a_fault_that_names_the_difference") {
   using Collective = int (*)(int* dest, const int* source, std::size_t nelems, int pe);
   const auto differ = [](const std::vector<std::string>& texts, Collective call, std::size_t first,
                          std::size_t second) {
@@ -145,7 +145,7 @@ TEST_CASE("double_free_is_a_fault") {
   });
 }
 
-TEST_CASE("free_of_what_is_no_allocation_is_a_fault") {
+TEST_CASE("free_of_an_address_that_was_not_allocated_is_a_fault") {
   expect(kInvalid, {"gshmem_free:", "argument ptr", "inside"},
          [](const Runtime&) { gshmem_free(static_cast<char*>(gshmem_malloc(640)) + 128); });
   expect(kInvalid, {"gshmem_free:", "argument ptr"},
@@ -180,7 +180,7 @@ TEST_CASE("bad_alignment_is_a_fault") {
   }
 }
 
-TEST_CASE("a_heap_with_room_for_the_largest_alignment_gives_it") {
+TEST_CASE("a_heap_with_room_for_the_largest_alignment_allocates_it") {
   const Outcome outcome = in_child(quick({{"GSHMEM_SYMMETRIC_SIZE", "1030M"}}), [] {
     const Runtime runtime;
     constexpr std::size_t kLargest = std::size_t{1} << 30;
@@ -193,7 +193,7 @@ TEST_CASE("a_heap_with_room_for_the_largest_alignment_gives_it") {
   CHECK(outcome.code == 0);
 }
 
-TEST_CASE("memory_that_is_short_is_null_and_the_log_says_of_what") {
+TEST_CASE("allocation_without_enough_memory_is_null_and_logged") {
   const Outcome outcome = in_child(quick({{"GSHMEM_SYMMETRIC_SIZE", "2M"}}), [] {
     const Runtime runtime;
     constexpr std::size_t kMore = std::size_t{64} << 20;
@@ -218,7 +218,7 @@ TEST_CASE("memory_that_is_short_is_null_and_the_log_says_of_what") {
   CHECK(times(outcome.output, "; raise GSHMEM_SYMMETRIC_SIZE") == 3);
 }
 
-TEST_CASE("malloc_that_meets_the_finalize_of_another_pe_says_so") {
+TEST_CASE("malloc_against_the_finalize_of_another_pe_is_an_error") {
   const auto outcomes = in_children(2, quick(), [](int rank) {
     const Runtime runtime;
     if (rank == 0) std::printf("%p\n", gshmem_malloc(64));

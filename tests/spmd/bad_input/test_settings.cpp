@@ -72,7 +72,7 @@ std::set<int> open_descriptors() {
 
 }  // namespace
 
-TEST_CASE("job_with_default_settings_says_nothing") {
+TEST_CASE("job_with_default_settings_logs_nothing") {
   for (const Environment& path : visible({kMapped, kSoft, kOfi})) {
     const auto outcomes = in_children(kPes, quick(path), [](int) {
       const Runtime runtime;
@@ -87,7 +87,7 @@ TEST_CASE("job_with_default_settings_says_nothing") {
   }
 }
 
-TEST_CASE("doorbells_are_rung_by_whom_the_setting_names") {
+TEST_CASE("doorbells_are_rung_by_the_configured_thread") {
   if (kUnderTsan) skip("TSan does not see what orders two processes");
   for (const auto& [setting, who] :
        {std::pair{"auto", "doorbell by thread"}, std::pair{"agent", "doorbell by agent"}}) {
@@ -110,7 +110,7 @@ TEST_CASE("doorbells_are_rung_by_whom_the_setting_names") {
   }
 }
 
-TEST_CASE("queues_lead_to_the_pes_whose_heaps_are_not_mapped") {
+TEST_CASE("queues_exist_to_the_pes_whose_heaps_are_not_mapped") {
   if (kUnderTsan) skip("TSan does not see what orders two processes");
   // The queues made on first use include those to this PE, which test them.
   for (const auto& [connect, of_two, alone] :
@@ -165,7 +165,7 @@ TEST_CASE("pes_of_a_host_share_memory_though_one_of_another_is_between_them") {
   }
 }
 
-TEST_CASE("many_teams_synchronize_by_the_network") {
+TEST_CASE("many_teams_synchronize_over_the_network") {
   if (kUnderTsan) skip("TSan does not see what orders two processes");
   // More teams than have their slots at the front of the heap.
   for (const Environment& path : {kSoft, kOfi}) {
@@ -242,7 +242,7 @@ TEST_CASE("doorbells_that_do_not_arrive_are_rung_by_a_host_thread") {
   }
 }
 
-TEST_CASE("fault_is_said_once_by_the_pe_that_has_it") {
+TEST_CASE("fault_is_logged_once_by_its_pe") {
   const auto outcomes = in_children(kPes, quick({{"GSHMEM_FAULT", "report"}}), [](int rank) {
     const Runtime runtime;
     int local = 0;

@@ -212,7 +212,7 @@ TEST_CASE("bad_configuration_value_is_an_error_that_names_it") {
   }
 }
 
-TEST_CASE("attr_that_is_not_initialized_serves_for_what_the_flags_name_and_that_is_said") {
+TEST_CASE("uninitialized_attr_is_read_as_the_flags_say_with_a_warning") {
   for (const bool good : {false, true}) {
     const Outcome outcome = in_child(quick({{"GSHMEM_LOG", "info"}}), [=] {
       gshmemx_init_attr_t attr = GSHMEMX_INIT_ATTR_INITIALIZER;
@@ -250,7 +250,7 @@ TEST_CASE("failed_init_under_report_can_be_followed_by_a_good_one") {
   CHECK(contains(outcome.output, "state 2, fault 0"));
 }
 
-TEST_CASE("part_of_the_program_with_other_headers_fails_init_while_it_is_there") {
+TEST_CASE("part_of_the_program_with_other_headers_fails_init_while_it_is_loaded") {
   const Outcome outcome = in_child(quick(), [] {
     gshmemi_unit unit{[](const void*, unsigned long) { return 0; }, sizeof(abi::DeviceState),
                       abi::kStateAbi};
@@ -278,7 +278,7 @@ TEST_CASE("part_of_the_program_with_other_headers_fails_init_while_it_is_there")
                  "a part of this program was compiled with headers of another gshmem"));
 }
 
-TEST_CASE("init_that_fails_on_another_pe_leaves_nothing_of_this_one_to_the_kernels") {
+TEST_CASE("init_that_fails_on_another_pe_leaves_no_state_to_the_kernels") {
   const auto outcomes = in_children(2, quick(), [](int rank) {
     if (!kSanitized) (void)::mallopt(M_PERTURB, 0x55);  // freed memory is overwritten
     const auto upload = [](const void*, unsigned long) { return 0; };
@@ -294,7 +294,7 @@ TEST_CASE("init_that_fails_on_another_pe_leaves_nothing_of_this_one_to_the_kerne
     expect_status(outcome, GSHMEMX_ERROR_NOT_SUPPORTED, {"compiled with headers of another"});
 }
 
-TEST_CASE("failed_init_goes_by_the_policy_however_it_is_written") {
+TEST_CASE("failed_init_follows_the_policy_in_any_spelling") {
   const Outcome outcome =
       in_child(quick({{"GSHMEM_SYMMETRIC_SIZE", "x"}, {"GSHMEM_FAULT", "Report"}}), [] {
         gshmem_init();
@@ -323,7 +323,7 @@ TEST_CASE("heap_larger_than_the_machine_is_an_error") {
                 {"GSHMEM_REGISTERED_SIZE=140737488355328: a process has 128T of addresses"});
 }
 
-TEST_CASE("queues_for_which_there_are_no_addresses_are_an_error_that_says_so") {
+TEST_CASE("queues_without_free_addresses_are_an_error_that_says_so") {
   if (kUnderAsan || kUnderTsan) skip("sanitizers need address space without limit");
   const Outcome outcome =
       in_child(quick({{"GSHMEM_P2P", "0"},
@@ -345,7 +345,7 @@ TEST_CASE("no_path_to_any_pe_is_an_error_that_says_what_to_change") {
                 {"GSHMEM_P2P=0 and GSHMEM_NIC=none", "unset GSHMEM_P2P"});
 }
 
-TEST_CASE("a_pe_that_no_path_leads_to_is_named_where_there_is_no_nic") {
+TEST_CASE("a_pe_without_a_path_is_named_if_there_is_no_nic") {
   const auto outcomes =
       in_children(2, quick({{"GSHMEM_P2P_GROUP", "1"}, {"GSHMEM_NIC", "none"}}), [](int) {
         std::printf("status %d\n", gshmemx_init_attr(GSHMEMX_INIT_DEFAULT, nullptr));
@@ -358,7 +358,7 @@ TEST_CASE("a_pe_that_no_path_leads_to_is_named_where_there_is_no_nic") {
   }
 }
 
-TEST_CASE("a_network_for_atomics_alone_may_be_lacking_unless_it_was_asked_for") {
+TEST_CASE("a_network_for_atomics_only_may_be_missing_unless_requested") {
   if (std::filesystem::exists("/sys/class/infiniband")) skip("this machine may have a NIC");
   // With GSHMEM_P2P=0 there is no other path.
   for (const auto& [nic, p2p] : {std::pair{"ofi", "1"}, {"auto", "1"}, {"auto", "0"}}) {
@@ -463,7 +463,7 @@ TEST_CASE("more_pes_than_gpus_without_permission_is_an_error", "[gpu]") {
   CHECK(contains(outcome.output, "GSHMEM_MAX_PES_PER_GPU=2"));
 }
 
-TEST_CASE("atomics_that_neither_link_nor_network_can_do_are_an_error_that_says_so") {
+TEST_CASE("atomics_that_neither_link_nor_network_has_are_an_error") {
   const auto calls = GENERATE(
       +[](std::uint64_t* word, int pe) { gshmem_uint64_atomic_inc(word, pe); },
       +[](std::uint64_t* word, int pe) { (void)gshmem_uint64_atomic_fetch(word, pe); },
@@ -487,7 +487,7 @@ TEST_CASE("atomics_that_neither_link_nor_network_can_do_are_an_error_that_says_s
   }
 }
 
-TEST_CASE("signals_are_set_by_stores_where_neither_link_nor_network_has_atomics") {
+TEST_CASE("signals_are_set_by_stores_if_neither_link_nor_network_has_atomics") {
   const auto faults =
       faults_after(2, quick({{"GSHMEM_NIC", "none"}, {"GSHMEM_TEST_NO_NATIVE_ATOMICS", "1"}}),
                    [&](const Runtime& runtime) {

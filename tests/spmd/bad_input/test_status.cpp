@@ -17,7 +17,7 @@ using namespace gshmem::spmd;
 // The declaration of collective_launch.h, which needs CUDA.
 extern "C" int gshmemi_agree_status(const char* call, int mine, const char* why);
 
-TEST_CASE("an_invalid_team_and_contexts_that_are_used_up_are_warnings_and_no_errors") {
+TEST_CASE("an_invalid_team_and_too_many_contexts_are_warnings") {
   const Outcome outcome = in_child(quick({{"GSHMEM_TEAMS", "0"}}), [] {
     const Runtime runtime;
     const auto is_told = [](int status, int expected) {
@@ -369,7 +369,7 @@ TEST_CASE("a_job_may_have_1_pe_and_65536") {
   CHECK(outcome.output == "1 0 0\nalone 0, MPI 0\n");
 }
 
-TEST_CASE("kernels_of_a_module_are_told_of_no_pe_without_a_gpu") {
+TEST_CASE("kernels_of_a_module_have_no_pe_without_a_gpu") {
   const Outcome outcome = in_child(quick(), [] {
     auto* const module = reinterpret_cast<CUmod_st*>(64);
     auto* const library = reinterpret_cast<CUlib_st*>(64);
@@ -396,7 +396,7 @@ TEST_CASE("kernels_of_a_module_are_told_of_no_pe_without_a_gpu") {
       CHECK(contains(outcome.output, std::string("gshmemx_") + call + ": " + why));
 }
 
-TEST_CASE("agreed_status_is_that_of_the_first_pe_with_one_which_alone_says_why") {
+TEST_CASE("agreed_status_is_that_of_the_first_pe_with_one_and_only_it_logs_the_reason") {
   const Outcome outcome = in_child(quick(), [] {
     run_threads(6, [](const Runtime& pe) {
       const int first = gshmemi_agree_status("launch", 0, "no reason");
@@ -424,7 +424,7 @@ TEST_CASE("agreed_status_is_that_of_the_first_pe_with_one_which_alone_says_why")
   CHECK(said == 6);
 }
 
-TEST_CASE("queue_handles_that_a_pe_has_no_room_for_are_made_on_none_and_the_last_ones_are") {
+TEST_CASE("queue_handles_without_room_on_one_pe_are_made_on_none") {
   const Outcome outcome = in_child(quick(), [] {
     run_threads(2, [](const Runtime& pe) {
       gshmem_ctx_t context = GSHMEM_CTX_INVALID;
@@ -470,7 +470,7 @@ TEST_CASE("pe_is_initialized_from_init_to_finalize") {
                  "after another init: 1\nat the end: 0\n"));
 }
 
-TEST_CASE("what_is_not_wanted_is_not_told") {
+TEST_CASE("outputs_that_are_null_are_not_written") {
   const Outcome outcome = in_child(quick(), [] {
     gshmem_info_get_version(nullptr, nullptr);
     gshmem_info_get_name(nullptr);

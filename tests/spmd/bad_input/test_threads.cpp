@@ -96,7 +96,7 @@ TEST_CASE("thread_bound_to_a_pe_is_free_when_that_is_gone") {
   CHECK(contains(outcome.output, "pe 0 of 1, memory 1\n"));
 }
 
-TEST_CASE("signal_that_the_program_waits_for_ends_nobody") {
+TEST_CASE("signal_that_the_program_waits_for_ends_no_pe") {
   const auto outcomes = in_children(2, quick(), [](int) {
     const Runtime runtime;
     await_signal();
@@ -108,7 +108,7 @@ TEST_CASE("signal_that_the_program_waits_for_ends_nobody") {
   }
 }
 
-TEST_CASE("rank_that_fails_before_it_joins_its_world_may_come_again") {
+TEST_CASE("rank_that_fails_before_it_joins_its_world_may_retry") {
   const Outcome outcome = in_child(quick({{"GSHMEM_BOOTSTRAP_TIMEOUT", "0"}}), [] {
     gshmemx_thread_world_t* world = gshmemx_thread_world_create(2);
     const auto init = [&](int rank) {
@@ -136,7 +136,7 @@ TEST_CASE("rank_that_fails_before_it_joins_its_world_may_come_again") {
   CHECK(contains(outcome.output, "rank 1 status 0\n"));
 }
 
-TEST_CASE("lines_of_a_launch_say_the_pe") {
+TEST_CASE("log_lines_of_a_launch_have_the_pe") {
   const Outcome outcome = in_child(quick({{"GSHMEM_FAULT", "abort"}}), [] {
     run_threads(2, [](const Runtime& pe) {
       auto* const word = static_cast<int*>(gshmem_malloc(sizeof(int)));
@@ -150,7 +150,7 @@ TEST_CASE("lines_of_a_launch_say_the_pe") {
   CHECK_FALSE(contains(outcome.output, "gshmem[-]"));
 }
 
-TEST_CASE("thread_is_of_the_pe_that_it_is_bound_to_and_of_none_before_and_after") {
+TEST_CASE("thread_belongs_to_the_pe_to_which_it_is_bound_and_to_none_before_and_after") {
   const Outcome outcome = in_child(quick(), [] {
     run_threads(2, [](const Runtime& pe) {
       gshmem_barrier_all();

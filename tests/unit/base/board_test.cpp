@@ -42,7 +42,7 @@ std::string text(const Board::Piece& piece) { return {piece.data, piece.bytes}; 
 
 }  // namespace
 
-TEST_CASE("ranks_read_what_all_have_brought_round_after_round") {
+TEST_CASE("ranks_read_the_contributions_of_all_in_every_round") {
   constexpr int kRanks = 5, kRounds = 2000;
   const Memory memory(kRanks, 0);
   std::atomic<int> wrong{0};
@@ -63,7 +63,7 @@ TEST_CASE("ranks_read_what_all_have_brought_round_after_round") {
   CHECK(wrong == 0);
 }
 
-TEST_CASE("a_wait_ends_by_the_time_or_by_a_reason_and_names_who_is_missing") {
+TEST_CASE("a_wait_ends_by_the_timeout_or_by_a_reason_and_names_the_missing") {
   const Memory memory(3, 0);
   Board first(memory.at(), 0, 3), third(memory.at(), 2, 3);
   first.bring(nullptr, 0);
@@ -82,7 +82,7 @@ TEST_CASE("a_wait_ends_by_the_time_or_by_a_reason_and_names_who_is_missing") {
   CHECK(first.await_all(Deadline(0), [] { return true; }) == Board::Waited::kDone);
 }
 
-TEST_CASE("a_result_from_outside_is_there_when_it_is_released") {
+TEST_CASE("a_result_from_outside_is_visible_after_its_release") {
   const Memory memory(2, 16);
   Board leader(memory.at(), 0, 2);
   std::string got;

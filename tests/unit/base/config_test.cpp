@@ -168,7 +168,7 @@ TEST_CASE("bad_sizes_are_refused") {
   }
 }
 
-TEST_CASE("integers_take_their_range_and_nothing_else") {
+TEST_CASE("integers_accept_their_range_and_nothing_else") {
   for (const IntName& v : kIntNames) {
     CHECK(error_of(v.name, std::to_string(v.min)) == "accepted");
     CHECK(error_of(v.name, std::to_string(v.max)) == "accepted");
@@ -240,7 +240,7 @@ std::string difference(const std::string& name, const std::string& text) {
   return "";
 }
 
-TEST_CASE("what_differs_between_pes_is_named_with_both_values_and_pes") {
+TEST_CASE("a_difference_between_pes_is_named_with_both_values_and_pes") {
   CHECK(difference("GSHMEM_TEAMS", "4") ==
         "GSHMEM_TEAMS is 128 on PE 0 and 4 on PE 2; set it the same on all PEs");
   CHECK(difference("GSHMEM_FABRIC", "off") ==
@@ -261,7 +261,7 @@ TEST_CASE("what_differs_between_pes_is_named_with_both_values_and_pes") {
 }
 
 // Compose files and job scripts write GSHMEM_X= for a variable that has no value.
-TEST_CASE("an_empty_variable_is_one_that_is_not_set") {
+TEST_CASE("an_empty_variable_counts_as_not_set") {
   Values none;
   Values empty;
   for (const ConfigEntry& entry : config_entries(find_value, &none)) empty[entry.name] = "";
@@ -289,7 +289,7 @@ TEST_CASE("environment_is_read") {
   REQUIRE(unsetenv("GSHMEM_UID_SIZE") == 0);
 }
 
-TEST_CASE("variables_of_nvshmem_count_where_ours_are_not_set") {
+TEST_CASE("variables_of_nvshmem_count_if_those_of_gshmem_are_not_set") {
   CHECK(parse({{"NVSHMEM_SYMMETRIC_SIZE", "1.5G"}}).symmetric_size == 3u << 29);
   CHECK(parse({{"NVSHMEM_SYMMETRIC_SIZE", "2G"}, {"GSHMEM_SYMMETRIC_SIZE", "1M"}}).symmetric_size ==
         1u << 20);
@@ -324,7 +324,7 @@ TEST_CASE("variables_of_nvshmem_count_where_ours_are_not_set") {
   }
 }
 
-TEST_CASE("a_size_of_nvshmem_s_that_is_none_is_an_error_that_names_its_variable") {
+TEST_CASE("a_bad_size_of_nvshmem_is_an_error_that_names_its_variable") {
   for (const char* name : {"NVSHMEM_SYMMETRIC_SIZE", "NVSHMEM_MAX_MEMORY_PER_GPU"}) {
     check_refused(name, "abc", "a size in bytes");
     check_refused(name, "-1", "a size in bytes");
@@ -346,7 +346,7 @@ TEST_CASE("variables_of_nvshmem_that_change_nothing_are_named_on_one_line") {
   CHECK(config_names_without_twin({"NVSHMEM_QP_DEPTH", "NVSHMEM_VERSION"}).empty());
 }
 
-TEST_CASE("a_line_that_names_a_variable_names_the_one_that_the_user_has_set") {
+TEST_CASE("log_lines_name_the_variable_that_the_user_has_set") {
   const std::string line = "GSHMEM_REGISTERED_SIZE=7: too large";
   CHECK(config_note_on(line).empty());
   REQUIRE(setenv("NVSHMEM_MAX_MEMORY_PER_GPU", "7", 1) == 0);
@@ -378,7 +378,7 @@ TEST_CASE("a_secret_is_not_shown") {
   }
 }
 
-TEST_CASE("unknown_names_suggest_the_nearest_when_it_is_near") {
+TEST_CASE("warning_of_an_unknown_name_suggests_a_similar_one") {
   const std::pair<const char*, const char*> near[] = {
       {"GSHMEM_SYMETRIC_SIZE", "GSHMEM_SYMMETRIC_SIZE"},
       {"GSHMEM_HEAP_SYMMETRIC_SIZE", nullptr},

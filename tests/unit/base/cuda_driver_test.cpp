@@ -9,7 +9,7 @@
 namespace gshmem {
 namespace {
 
-TEST_CASE("process_driver_answers_or_says_why_not") {
+TEST_CASE("process_driver_answers_or_has_a_reason") {
   const CudaDriver* driver = CudaDriver::get();
   CHECK(driver == CudaDriver::get());
   if (driver == nullptr) {

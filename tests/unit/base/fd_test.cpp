@@ -63,7 +63,7 @@ TEST_CASE("child_has_none_of_its_parents_descriptors") {
   }
 }
 
-TEST_CASE("what_a_child_opens_by_the_same_number_is_its_own") {
+TEST_CASE("a_descriptor_that_a_child_opens_with_the_same_number_is_its_own") {
   auto parents = std::make_unique<Fd>(open_nothing());
   const int number = parents->get();
   CHECK(in_fork([&] {
@@ -88,7 +88,7 @@ int seen_in_child = -1;
 
 }  // namespace
 
-TEST_CASE("mutex_is_free_in_a_child_and_what_it_guards_is_whole") {
+TEST_CASE("mutex_is_free_in_a_child_and_its_data_is_consistent") {
   hold_over_forks(guarded_mutex, []() noexcept { seen_in_child = halves[0] - halves[1]; });
   std::atomic<bool> over{false};
   std::thread other([&] {
@@ -110,7 +110,7 @@ TEST_CASE("mutex_is_free_in_a_child_and_what_it_guards_is_whole") {
   other.join();
 }
 
-TEST_CASE("a_child_maps_segments_though_another_thread_was_about_it") {
+TEST_CASE("a_child_maps_segments_though_another_thread_was_mapping_one") {
   const Fd segment = make_segment("gshmem-test", 4096);
   std::atomic<bool> over{false};
   std::thread other([&] {

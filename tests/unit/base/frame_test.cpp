@@ -41,7 +41,7 @@ TEST_CASE("frame_has_golden_bytes") {
                             0xA0, 0xA1, 0xA2}));
 }
 
-TEST_CASE("frame_is_read_back") {
+TEST_CASE("frame_decodes_to_what_was_encoded") {
   const Frame frame = make_frame(
       {.kind = FrameKind::kNews, .number = ~std::uint64_t{0}, .rank = -7, .detail = 0x80000001},
       std::string_view("why"));
@@ -77,7 +77,7 @@ TEST_CASE("frame_of_each_kind_has_lengths_of_its_own") {
   CHECK_FALSE(frame_length_valid(static_cast<FrameKind>(99), 0));
 }
 
-TEST_CASE("frame_with_a_text_loses_control_characters_and_what_is_too_long") {
+TEST_CASE("frame_with_a_text_loses_control_characters_and_is_cut_to_its_limit") {
   const std::string text =
       "a\x1b[2Jb\n\x7f"
       "c ~\xC3\xA9\xE2\x80\x93";

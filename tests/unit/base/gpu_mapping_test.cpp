@@ -53,7 +53,7 @@ std::size_t warnings(StderrCapture& capture) {
       }));
 }
 
-TEST_CASE("mapping_is_used_where_there_is_one_and_leaves_nothing_pinned") {
+TEST_CASE("mapping_is_used_if_there_is_one_and_leaves_nothing_pinned") {
   const Gdr gdr;
   std::uint8_t* const gpu = gdr.allocate(kBytes);
   for (const Switch policy : {Switch::kAuto, Switch::kOn}) {
@@ -68,7 +68,7 @@ TEST_CASE("mapping_is_used_where_there_is_one_and_leaves_nothing_pinned") {
   CHECK(gdr.clean());
 }
 
-TEST_CASE("all_sizes_and_alignments_are_written_and_read_by_the_mapping_alone") {
+TEST_CASE("all_sizes_and_alignments_are_written_and_read_by_the_mapping_only") {
   const Gdr gdr;
   std::uint8_t* const gpu = gdr.allocate(kBytes);
   const auto mapping = map(Switch::kOn, gpu);
@@ -99,7 +99,7 @@ TEST_CASE("all_sizes_and_alignments_are_written_and_read_by_the_mapping_alone") 
   CHECK(gdr->violations.empty());
 }
 
-TEST_CASE("words_that_are_polled_go_in_one_piece_not_by_the_library") {
+TEST_CASE("polled_words_are_stored_whole_and_not_by_the_library") {
   const Gdr gdr;
   std::uint8_t* const gpu = gdr.allocate(kBytes);
   const auto mapping = map(Switch::kOn, gpu);
@@ -122,7 +122,7 @@ TEST_CASE("words_that_are_polled_go_in_one_piece_not_by_the_library") {
   CHECK(mapping->load(71, 1) == 0x11);
 }
 
-TEST_CASE("what_was_written_is_settled_by_a_read_at_any_place") {
+TEST_CASE("a_read_at_any_address_settles_earlier_writes") {
   const Gdr gdr;
   const auto mapping = map(Switch::kOn, gdr.allocate(kBytes));
   for (const std::uint64_t at : {64u, 65u}) {
@@ -165,7 +165,7 @@ TEST_CASE("absence_is_silent_under_auto_and_an_error_under_on") {
   CHECK(gdr.clean());
 }
 
-TEST_CASE("failures_warn_once_under_auto_name_the_call_under_on_and_undo_what_came_before") {
+TEST_CASE("failures_warn_once_under_auto_name_the_call_under_on_and_undo_earlier_steps") {
   const Gdr gdr;
   std::uint8_t* const gpu = gdr.allocate(kBytes);
   StderrCapture capture;

@@ -112,7 +112,7 @@ TEST_CASE("control_characters_cannot_forge_a_line") {
   CHECK(capture.writes() == Lines{"gshmem[-] WARN: a gshmem[0] ERROR: b  [31m  \xc3\xa4\n"});
 }
 
-TEST_CASE("a_child_configures_the_log_though_another_thread_was_about_it") {
+TEST_CASE("a_child_configures_the_log_though_another_thread_was_configuring_it") {
   TempFolder folder;
   const std::string file = folder.file("a");
   std::atomic<bool> over{false};

@@ -27,7 +27,7 @@ TEST_CASE("a_gpu_in_a_fabric_has_its_cluster_and_clique") {
   CHECK(why("0000:01:00.0") == "");
 }
 
-TEST_CASE("links_between_gpus_have_native_atomics_or_not_or_nvml_does_not_say") {
+TEST_CASE("links_between_gpus_have_native_atomics_or_not_or_are_unknown") {
   const auto between = [](const char* pci, const char* peer) {
     return nvml::native_atomics(pci, peer, NVML_DOUBLE);
   };
@@ -47,7 +47,7 @@ TEST_CASE("links_between_gpus_have_native_atomics_or_not_or_nvml_does_not_say") 
 }
 
 // A signal while libfabric was being loaded ended the process without a message.
-TEST_CASE("signals_are_held_back_while_a_library_loads_and_no_longer") {
+TEST_CASE("signals_are_blocked_while_a_library_loads_and_no_longer") {
   const DynamicLibrary library(NVML_DOUBLE);
   CHECK(*static_cast<const bool*>(library.find("nvml_double_undisturbed")));
   sigset_t now;
@@ -55,7 +55,7 @@ TEST_CASE("signals_are_held_back_while_a_library_loads_and_no_longer") {
   CHECK(::sigismember(&now, SIGALRM) == 0);
 }
 
-TEST_CASE("a_gpu_in_none_has_the_reason") {
+TEST_CASE("a_gpu_outside_of_a_fabric_has_a_reason") {
   CHECK(why("0000:02:00.0") == "the GPU's NVLink fabric ends at its host (no cluster UUID)");
   CHECK(why("0000:03:00.0") == "the GPU is on no NVLink fabric");
   CHECK(why("0000:04:00.0") == "the GPU is not registered with the NVLink fabric (not started)");
@@ -65,7 +65,7 @@ TEST_CASE("a_gpu_in_none_has_the_reason") {
   CHECK(why("0000:07:00.0") == "nvmlDeviceGetHandleByPciBusId_v2: Not Found");
 }
 
-TEST_CASE("what_nvml_lacks_is_a_reason") {
+TEST_CASE("a_missing_function_of_nvml_is_a_reason") {
   CHECK(why("0000:01:00.0", NVML_DOUBLE_OLD).find("nvmlDeviceGetGpuFabricInfoV") !=
         std::string::npos);
   const nvml::GpuFabric fabric = nvml::gpu_fabric("0000:01:00.0", "libno-nvml-here.so.1");

@@ -26,7 +26,7 @@ std::string hmac(const std::string& key, const std::string& text) {
 
 }  // namespace
 
-TEST_CASE("sha256_and_its_hmac_give_what_the_standards_say") {
+TEST_CASE("sha256_and_its_hmac_return_the_values_of_the_standards") {
   // The values are those of FIPS 180-2, appendix B, and the digest of an empty text.
   CHECK(sha("abc") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
   CHECK(sha("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq") ==

@@ -64,7 +64,7 @@ void check_stream(const Fd& fd) {
 
 }  // namespace
 
-TEST_CASE("both_ends_of_a_connection_notice_a_host_that_vanishes_and_delay_nothing") {
+TEST_CASE("both_ends_of_a_connection_detect_a_host_that_vanishes_and_delay_nothing") {
   const Deadline deadline(20);
   const Listener listener = listen_on(loopback(Endpoint::Family::kIpv4));
   CHECK(::fcntl(listener.fd.get(), F_GETFD) == FD_CLOEXEC);
@@ -85,7 +85,7 @@ TEST_CASE("both_ends_of_a_connection_notice_a_host_that_vanishes_and_delay_nothi
   CHECK(wait_for(attempt.fd, POLLOUT, Deadline(0.01)));
 }
 
-TEST_CASE("a_port_that_is_taken_or_that_nobody_listens_on_is_told") {
+TEST_CASE("a_port_that_is_in_use_or_closed_is_reported") {
   const Endpoint any = loopback(Endpoint::Family::kIpv4);
   Listener listener = listen_on(any);
   const Endpoint taken = listener.endpoint;
@@ -169,7 +169,7 @@ TEST_CASE("an_address_with_its_port_is_resolved_and_another_text_is_an_error_tha
   CHECK_THROWS_WITH(resolve("[::1]:1", AddressFamily::kIpv4), Catch::EndsWith(": " + why));
 }
 
-TEST_CASE("a_text_has_the_same_cookie_everywhere_and_a_random_one_comes_once") {
+TEST_CASE("a_text_has_the_same_cookie_everywhere_and_random_ones_differ") {
   using Halves = std::array<std::uint64_t, 2>;
   // The expected values are FNV-1a of the text and 0xff, computed by hand from the offset basis and
   // from the next number.

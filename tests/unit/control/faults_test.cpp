@@ -94,7 +94,7 @@ int times(const std::string& text, const std::string& part) {
 
 }  // namespace
 
-TEST_CASE("who_ends_the_job_has_the_launcher_end_it_and_ends_itself") {
+TEST_CASE("a_pe_that_ends_the_job_makes_the_launcher_end_it_and_exits") {
   const Ended ended =
       end_of(abi::FaultPolicy::kReport, [](Pe& pe, Alone&) { pe.faults().global_exit(3); });
   INFO(ended.lines);
@@ -104,7 +104,7 @@ TEST_CASE("who_ends_the_job_has_the_launcher_end_it_and_ends_itself") {
   CHECK(ended.told.reason == std::string("PE 0 ends the job with status 3: gshmem_global_exit"));
 }
 
-TEST_CASE("who_hears_that_another_pe_ends_the_job_does_so_too_and_says_which") {
+TEST_CASE("a_pe_that_learns_that_another_ends_the_job_ends_it_too_and_names_that_pe") {
   const Ended ended = end_of(abi::FaultPolicy::kReport, [](Pe& pe, Alone&) {
     std::thread([&] {  // a thread that has not called for a PE
       pe.faults().hear({.pe = 1, .event = control::PeerEvent::kExited, .why = "", .status = 5});
@@ -119,7 +119,7 @@ TEST_CASE("who_hears_that_another_pe_ends_the_job_does_so_too_and_says_which") {
   CHECK(times(ended.lines, "gshmem[0] WARN: " + what + "\n") == 1);
 }
 
-TEST_CASE("a_fault_that_ends_the_job_is_said_once_whoever_else_ends_it_meanwhile") {
+TEST_CASE("a_fault_that_ends_the_job_is_logged_once_even_if_others_end_it_too") {
   const Ended ended = end_of(abi::FaultPolicy::kAbort, [](Pe& pe, Alone& alone) {
     alone.on_first = [&] { pe.faults().end_job(); };
     pe.faults().raise(Error(GSHMEMX_ERROR_NIC, "it broke"));
@@ -144,7 +144,7 @@ TEST_CASE("a_fault_that_names_another_pe_waits_for_news_of_its_death") {
   CHECK(times(ended.lines, "waited: 1\n") == 1);
 }
 
-TEST_CASE("a_fault_of_a_host_thread_is_left_to_that_one_and_one_of_a_kernel_ends_the_job") {
+TEST_CASE("a_host_thread_handles_its_own_fault_and_a_fault_of_a_kernel_ends_the_job") {
   const bool on_gpu = GENERATE(false, true);
   const Ended ended = end_of(abi::FaultPolicy::kAbort, [&](Pe& pe, Alone&) {
     abi::FaultRecord record{};

@@ -108,7 +108,7 @@ TEST_CASE("addresses_that_another_host_has_too_come_last") {
                 0) == "10.1.0.1 172.17.0.1");
 }
 
-TEST_CASE("addresses_on_a_network_of_some_hosts_come_behind_those_of_all") {
+TEST_CASE("addresses_on_a_network_of_some_hosts_come_after_those_of_all") {
   const auto storage = [](const char* address) { return interface("abc0", address, 24); };
   CHECK(ordered({{storage("10.88.0.1"), interface("eth0", "10.77.0.1", 24)},
                  {storage("10.88.0.2"), interface("eth0", "10.77.0.2", 24)},
@@ -121,7 +121,7 @@ TEST_CASE("addresses_on_a_network_of_some_hosts_come_behind_those_of_all") {
                 1) == "10.2.0.2 10.1.0.2");
 }
 
-TEST_CASE("addresses_follow_the_interface_and_the_family_that_are_wanted") {
+TEST_CASE("addresses_follow_the_configured_interface_and_family") {
   const std::vector<std::vector<Interface>> hosts{
       {interface("eth0", "10.77.0.1", 24), interface("eth0", "fd77::1", 64),
        interface("eth1", "10.9.0.1", 24)},
@@ -132,7 +132,7 @@ TEST_CASE("addresses_follow_the_interface_and_the_family_that_are_wanted") {
   CHECK(ordered(hosts, 1, config_with("", AddressFamily::kIpv6)) == "fd77::2 10.77.0.2 10.9.1.1");
 }
 
-TEST_CASE("hosts_learn_each_other_s_names_and_who_has_no_interface_says_so_afterwards") {
+TEST_CASE("hosts_learn_each_other_s_names_before_a_missing_interface_is_an_error") {
   HostGroup group = group_hosts({"this host", "another"}, 0);
   WithNamed ranks;
   const std::vector<Endpoint> addresses = agree_on_addresses(ranks, group, config_with(""));

@@ -82,13 +82,13 @@ void expect(bool ok, const std::string& what) {
 
 }  // namespace
 
-TEST_CASE("a_host_is_told_by_its_name") {
+TEST_CASE("a_host_is_identified_by_its_name") {
   char name[256] = "";
   REQUIRE(gethostname(name, sizeof(name) - 1) == 0);
   CHECK(host_identity().find(std::string(name) + " (boot ") == 0);
 }
 
-TEST_CASE("host_without_proc_is_warned_of") {
+TEST_CASE("host_without_proc_gets_a_warning") {
   only_as_root();
   CHECK(gshmem::test::run_processes(1, [](int) {
           gshmem::test::StderrCapture capture;

@@ -104,7 +104,7 @@ Error error_with(double seconds, const Stranger& stranger) {
 
 }  // namespace
 
-TEST_CASE("callers_without_end_do_not_hold_up_the_timeout") {
+TEST_CASE("endless_callers_do_not_delay_the_timeout") {
   std::atomic<bool> over{false};
   const Error error = error_with(0.5, [&](const net::Endpoint& endpoint) {
     // Ends when the port is closed.
@@ -121,7 +121,7 @@ TEST_CASE("callers_without_end_do_not_hold_up_the_timeout") {
   CHECK(over);
 }
 
-TEST_CASE("who_does_not_listen_or_takes_no_call_is_an_error_that_names_its_pe") {
+TEST_CASE("a_leader_that_does_not_listen_or_accept_is_an_error_that_names_its_pe") {
   const auto error_of = [](const std::vector<std::uint16_t>& ports) {
     FromThem spy(ports);
     try {
@@ -142,7 +142,7 @@ TEST_CASE("who_does_not_listen_or_takes_no_call_is_an_error_that_names_its_pe") 
                                 "; choose the network between the hosts with GSHMEM_UID_INTERFACE");
 }
 
-TEST_CASE("who_does_not_know_the_cookie_or_is_not_expected_is_told_that_it_is_no_host") {
+TEST_CASE("a_caller_without_the_cookie_or_unexpected_is_refused_with_the_reason") {
   const double seconds = 20 * test::kPatience;
   Fd caller;
   const std::vector<control::Link> links =

@@ -82,7 +82,7 @@ TEST_CASE("pes_of_another_process_than_the_first_are_a_chain") {
   CHECK(linked == std::vector<std::vector<int>>{{0, 2}, {0, 1, 3}, {0, 2}, {1, 2, 3}});
 }
 
-TEST_CASE("a_child_that_waits_for_its_parent_s_letters_is_told_that_it_has_no_socket") {
+TEST_CASE("a_child_that_waits_for_its_parent_s_messages_gets_an_error") {
   Pes pes(2);
   const pid_t child = ::fork();
   if (child == 0) {

@@ -106,7 +106,7 @@ TEST_CASE("every_pe_gets_every_descriptor") {
         }) == "");
 }
 
-TEST_CASE("pe_without_descriptors_says_so_at_once") {
+TEST_CASE("pe_without_descriptors_fails_at_once") {
   if (objects_need_descriptors()) return;
   IdChannel channel;
   CHECK(run_processes(2, [&](int rank) {
@@ -139,7 +139,7 @@ TEST_CASE("pe_that_hangs_up_ends_the_wait_of_the_others") {
         }) == "");
 }
 
-TEST_CASE("pes_of_different_users_are_told_so") {
+TEST_CASE("pes_of_different_users_get_an_error") {
   if (geteuid() != 0) {
     std::puts("skipped: only root can be another user");
     std::fflush(stdout);
@@ -221,7 +221,7 @@ long descriptors_here() {
 
 }  // namespace
 
-TEST_CASE("who_does_not_know_the_word_or_is_not_to_call_is_refused") {
+TEST_CASE("a_caller_without_the_word_or_out_of_turn_is_refused") {
   IdChannel channel;
   CHECK(run_processes(2, [&](int rank) {
           const auto boot = channel.join(rank, 2, uid_config());
@@ -249,7 +249,7 @@ TEST_CASE("who_does_not_know_the_word_or_is_not_to_call_is_refused") {
         }) == "");
 }
 
-TEST_CASE("letters_of_strangers_are_dropped_with_all_descriptors") {
+TEST_CASE("messages_of_strangers_are_dropped_with_all_descriptors") {
   IdChannel channel;
   CHECK(run_processes(2, [&](int rank) {
           const auto boot = channel.join(rank, 2, uid_config());
@@ -292,7 +292,7 @@ TEST_CASE("a_reason_to_give_up_ends_the_wait_for_a_segment") {
         }) == "");
 }
 
-TEST_CASE("letters_that_find_a_mailbox_full_come_later_or_are_a_timeout") {
+TEST_CASE("messages_to_a_full_mailbox_arrive_later_or_time_out") {
   const bool in_time = GENERATE(true, false);
   constexpr int kLetters = 600;  // more than a mailbox holds
   CHECK(run_pes(2, in_time ? 20.0 * kPatience : 0.05,
@@ -312,7 +312,7 @@ TEST_CASE("letters_that_find_a_mailbox_full_come_later_or_are_a_timeout") {
                 }) == "");
 }
 
-TEST_CASE("who_finds_nobody_where_a_pe_was_says_why_that_one_has_gone_or_what_the_system_says") {
+TEST_CASE("an_error_for_a_pe_that_is_gone_names_its_reason_or_that_of_the_system") {
   constexpr int kPes = 3;
   using Pes = std::vector<int>;
   const bool tells = GENERATE(false, true);

@@ -98,7 +98,7 @@ class World {
 
 }  // namespace
 
-TEST_CASE("all_members_of_a_meeting_hear_who_came") {
+TEST_CASE("all_members_receive_the_list_of_members") {
   World world({0, 0, 0});
   const std::uint64_t id = world[1].make_id();  // PE 1 is no member
   auto first = world.meet(2, {id, 2, 0}), second = world.meet(0, {id, 2, 1});
@@ -106,7 +106,7 @@ TEST_CASE("all_members_of_a_meeting_hear_who_came") {
   CHECK(second.get() == "20");
 }
 
-TEST_CASE("members_of_a_meeting_hear_what_all_have_said") {
+TEST_CASE("members_receive_the_combined_words") {
   World world({0, 0});
   const std::uint64_t id = world[0].make_id();
   auto other = std::async(std::launch::async, [&] {
@@ -118,7 +118,7 @@ TEST_CASE("members_of_a_meeting_hear_what_all_have_said") {
   CHECK(other.get().words == outcome.words);
 }
 
-TEST_CASE("who_waits_for_a_meeting_hears_of_it_at_once") {
+TEST_CASE("a_waiting_member_is_notified_at_once") {
   World world({0, 0});
   // Takes the shortest time: a thread that is not notified polls every 20 ms, and it has just
   // polled.
@@ -137,7 +137,7 @@ TEST_CASE("who_waits_for_a_meeting_hears_of_it_at_once") {
   CHECK(least.count() < 0.01);
 }
 
-TEST_CASE("a_meeting_that_cannot_be_is_an_error_of_all_who_come") {
+TEST_CASE("an_impossible_team_is_an_error_on_all_members") {
   World world({0, 0, 0});
   const auto id = [&] { return world[0].make_id(); };
   for (const int size : {0, 4})
@@ -164,7 +164,7 @@ TEST_CASE("a_meeting_that_cannot_be_is_an_error_of_all_who_come") {
         "call: argument pe_idx_in_team = 1 is that of PE 1 and of PE 2");
 }
 
-TEST_CASE("rounds_of_an_id_are_meetings_of_their_own_and_may_come_again") {
+TEST_CASE("rounds_of_an_id_are_independent_and_may_be_repeated") {
   World world({0, 0});
   const std::uint64_t id = world[0].make_id();
   for (int again = 0; again < 2; ++again) {
@@ -183,7 +183,7 @@ TEST_CASE("rounds_of_an_id_are_meetings_of_their_own_and_may_come_again") {
   for (auto* waits : {&fifth, &sixth}) CHECK(waits->get() == "call: failed on PE 1: no");
 }
 
-TEST_CASE("a_pe_that_a_fault_stops_ends_its_meeting_for_the_others") {
+TEST_CASE("a_fault_of_a_member_ends_the_wait_of_the_others") {
   World world({0, 0, 0});
   const std::uint64_t id = world[1].make_id();
   auto stops = world.meet(0, {id, 3, 0}), waits = world.meet(1, {id, 3, 1});

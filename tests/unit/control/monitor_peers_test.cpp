@@ -216,7 +216,7 @@ const std::vector<std::string> kOneHost{"a", "a", "a", "a"};
 
 }  // namespace
 
-TEST_CASE("an_end_is_told_at_once_and_is_news_a_moment_later") {
+TEST_CASE("an_end_is_an_event_at_once_and_news_a_moment_later") {
   Rig rig(kOneHost, 0);
   rig.close(1);
   for (const int pe : {2, 3}) CHECK(rig.heard(pe) == "ended 1 died");
@@ -245,7 +245,7 @@ bool holds_once(const Round& round) {
 
 }  // namespace
 
-TEST_CASE("how_a_connection_ends_says_what_has_become_of_the_peer") {
+TEST_CASE("the_end_of_a_connection_shows_how_the_peer_ended") {
   const std::vector<std::string> two_hosts{"a", "b", "a"};
   const Frame garbage = std::make_shared<net::Bytes>(64);
   struct End {
@@ -268,7 +268,7 @@ TEST_CASE("how_a_connection_ends_says_what_has_become_of_the_peer") {
   CHECK(failing.events() == "1 unreachable;");
 }
 
-TEST_CASE("who_ends_tells_all_unless_they_have_heard_of_the_cause") {
+TEST_CASE("a_pe_that_ends_notifies_all_unless_they_know_the_cause") {
   Rig rig(kOneHost, 0);
   rig->ending({0, PeerEvent::kStopped, ": out of order"});
   for (const int pe : {1, 2, 3}) CHECK(rig.heard(pe) == "news 0 stopped: out of order");
@@ -322,7 +322,7 @@ TEST_CASE("a_fault_about_a_peer_waits_a_moment_for_its_death") {
   CHECK(later.heard_now(3) == "nothing");
 }
 
-TEST_CASE("who_leaves_says_goodbye_after_all_that_it_knows_and_waits_for_other_hosts") {
+TEST_CASE("a_pe_that_leaves_says_goodbye_after_all_its_news_and_waits_for_other_hosts") {
   Rig rig({"a", "a", "b"}, 0);
   rig.close(1);
   CHECK(rig.heard(2) == "ended 1 died");

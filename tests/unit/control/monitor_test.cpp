@@ -105,7 +105,7 @@ TEST_CASE("a_pe_that_ends_for_another_one_waits_for_the_death_of_that_one") {
         }) == "");
 }
 
-TEST_CASE("a_monitor_that_ends_the_job_sleeps_until_the_others_are_told") {
+TEST_CASE("a_monitor_that_ends_the_job_sleeps_until_the_others_are_notified") {
   constexpr int kPes = 2;
   IdChannel channel;
   CHECK(run_processes(kPes, [&](int rank) {

@@ -95,7 +95,7 @@ TEST_CASE("pes_that_are_processes_conform") {
         }) == "");
 }
 
-TEST_CASE("news_of_a_pe_are_told_by_what_has_become_of_it") {
+TEST_CASE("news_of_a_pe_tell_how_it_ended") {
   Ranks boots = bootstrap::create_threads(1, 60 * kPatience);
   Config config = uid_config();
   config.heartbeat = 7;
@@ -113,7 +113,7 @@ TEST_CASE("news_of_a_pe_are_told_by_what_has_become_of_it") {
                                              " has not answered for 7 s (GSHMEM_HEARTBEAT)");
 }
 
-TEST_CASE("a_pe_that_does_not_connect_is_missed_before_the_others_end_the_report") {
+TEST_CASE("a_pe_that_does_not_connect_is_named_before_the_others_end_their_report") {
   constexpr double kSeconds = 2 * kPatience;
   Ranks boots = bootstrap::create_threads(2, 60 * kPatience);
   Config config = uid_config(kSeconds);
@@ -181,7 +181,7 @@ TEST_CASE("pe_that_dies_is_named") {
 }
 
 // If it did not, the next call to fail would report a fault of its own, which names no PE.
-TEST_CASE("pe_that_leaves_is_said_to_have_left") {
+TEST_CASE("pe_that_leaves_is_reported_as_left") {
   Ranks boots = bootstrap::create_threads(2, 60 * kPatience);
   CHECK(run_threads(2, [&](int rank) {
           const auto ranks = meet(boots, rank);
@@ -192,7 +192,7 @@ TEST_CASE("pe_that_leaves_is_said_to_have_left") {
         }) == "");
 }
 
-TEST_CASE("owner_hears_of_an_event_before_a_wait_ends_for_it") {
+TEST_CASE("owner_receives_an_event_before_a_wait_ends_for_it") {
   Ranks boots = bootstrap::create_threads(2, 60 * kPatience);
   const Config config = uid_config();
   std::atomic<bool> heard = false;
@@ -235,7 +235,7 @@ TEST_CASE("end_of_a_job_reaches_the_others") {
   CHECK(run_job(run_threads, 1, end_reaches_the_others) == "");
 }
 
-TEST_CASE("pe_that_ends_the_job_on_purpose_is_not_told_that_the_others_died") {
+TEST_CASE("pe_that_ends_the_job_on_purpose_gets_no_news_of_the_others_deaths") {
   IdChannel channel;
   CHECK(run_processes(2, [&](int rank) {
           const Config config = uid_config();
@@ -253,7 +253,7 @@ TEST_CASE("pe_that_ends_the_job_on_purpose_is_not_told_that_the_others_died") {
         }) == "");
 }
 
-TEST_CASE("a_pe_that_cannot_watch_the_others_any_more_says_so_and_waits_for_nobody") {
+TEST_CASE("a_pe_that_can_no_longer_watch_the_others_reports_it_and_ends_its_waits") {
   if (kSanitized) {
     std::puts("skipped: sanitizers need descriptors themselves");
     return;
@@ -290,7 +290,7 @@ TEST_CASE("a_pe_that_cannot_watch_the_others_any_more_says_so_and_waits_for_nobo
   for (const int end : ends) close(end);
 }
 
-TEST_CASE("letters_come_in_order_from_every_pe") {
+TEST_CASE("messages_arrive_in_order_from_every_pe") {
   constexpr int kPes = 3, kLetters = 20;
   IdChannel channel;
   CHECK(run_processes(kPes, [&](int rank) {
@@ -325,7 +325,7 @@ TEST_CASE("letters_come_in_order_from_every_pe") {
         }) == "");
 }
 
-TEST_CASE("news_that_come_during_init_are_told_when_it_is_over") {
+TEST_CASE("news_during_init_are_delivered_after_it") {
   IdChannel channel;
   CHECK(
       run_processes(2, [&](int rank) {
@@ -354,7 +354,7 @@ TEST_CASE("news_that_come_during_init_are_told_when_it_is_over") {
       }) == "");
 }
 
-TEST_CASE("a_pe_whose_init_fails_alone_has_the_launcher_end_the_job") {
+TEST_CASE("a_pe_whose_init_fails_alone_makes_the_launcher_end_the_job") {
   struct Broken final : bootstrap::Bootstrap {
     Broken(std::string& said, int size) : said_(said), size_(size) {}
     int rank() const noexcept override { return 1; }

@@ -29,7 +29,7 @@ class OtherBuild final : public Collectives {
 
 }  // namespace
 
-TEST_CASE("pes_of_two_builds_are_told_so_with_both") {
+TEST_CASE("pes_of_two_builds_get_an_error_that_names_both") {
   const Build mine = this_build();
   OtherBuild same(mine);
   require_same_build(same);

@@ -10,7 +10,7 @@ SeenEnds::Time at(int ms) { return SeenEnds::Time(std::chrono::milliseconds(ms))
 
 }  // namespace
 
-TEST_CASE("of_deaths_the_first_that_anyone_saw_is_reported") {
+TEST_CASE("the_first_death_that_any_pe_saw_is_reported") {
   SeenEnds ends;
   ends.add({.pe = 2, .event = PeerEvent::kUnreachable, .due = at(110)});
   ends.add({.pe = 1, .event = PeerEvent::kDied, .due = at(120)});

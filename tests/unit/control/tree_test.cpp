@@ -151,7 +151,7 @@ Pes values_in(const Frame& frame) {
 
 }  // namespace
 
-TEST_CASE("tree_has_every_pe_once_and_pe_0_on_top") {
+TEST_CASE("tree_has_every_pe_once_and_pe_0_as_root") {
   for (const auto& hosts : {kIrregular, hosts_of(1, 3), hosts_of(16, 1), hosts_of(23, 2)}) {
     const int n = static_cast<int>(hosts.size());
     std::vector<int> parents(hosts.size(), -2);
@@ -171,7 +171,7 @@ TEST_CASE("tree_has_every_pe_once_and_pe_0_on_top") {
 }
 
 // No PE of 4,096 forwards the parts of all PEs, which are 64 bytes for each of 4,096 * 4,096 pairs.
-TEST_CASE("parts_reach_every_pe_and_cost_each_host_alike_whatever_its_place") {
+TEST_CASE("parts_reach_every_pe_and_cost_each_host_the_same") {
   const int n_hosts = GENERATE(1, 2, 3, 8, 21, 32);
   constexpr int kPes = 2;
   constexpr std::size_t kBytes = 64;
@@ -234,7 +234,7 @@ TEST_CASE("every_host_gets_everyones_data_in_the_order_of_the_tree") {
   }
 }
 
-TEST_CASE("missing_pe_is_told_to_all_hosts_once") {
+TEST_CASE("missing_pe_is_reported_to_all_hosts_once") {
   for (const int late : {0, 3, 6, 10, 12}) {
     Job job(kIrregular);
     const int late_leader = job.group(late).pes.front();
@@ -293,7 +293,7 @@ TEST_CASE("death_is_known_to_all_others_on_a_host_though_one_of_them_is_stopped"
   }
 }
 
-TEST_CASE("a_stopped_pe_tells_all_others_why_and_goes_on_relaying") {
+TEST_CASE("a_stopped_pe_reports_the_reason_to_all_others_and_still_relays") {
   const std::string why = "its queue broke";
   for (int pe = 0; pe < static_cast<int>(kIrregular.size()); ++pe) {
     Job job(kIrregular);
@@ -326,7 +326,7 @@ TEST_CASE("a_job_that_ends_as_a_whole_does_not_drown_in_news") {
   CHECK(job.heard[0].size() == 199);
 }
 
-TEST_CASE("each_departure_is_told_to_all_for_what_needs_that_pe") {
+TEST_CASE("each_departure_is_reported_to_all_for_calls_that_need_that_pe") {
   for (const PeerEvent event : {PeerEvent::kLeft, PeerEvent::kFinalizes}) {
     Job job(kIrregular);
     for (int pe = 1; pe < 3; ++pe) job.pe(pe).tell({pe, event});

@@ -84,7 +84,7 @@ std::string lines_of(const std::function<void()>& body) {
 
 }  // namespace
 
-TEST_CASE("a_wait_of_30_s_is_told_of_with_the_call_in_which_the_awaited_pe_is_and_twice_as_late") {
+TEST_CASE("a_wait_of_30_s_is_reported_with_the_call_of_the_awaited_pe_and_again_twice_as_late") {
   Rig rig;
   const Waits::Call there(rig.other, "gshmem_malloc");
   abi::WaitRecord& record = rig.wait_for(1, "gshmem_barrier_all", 29);
@@ -100,7 +100,7 @@ TEST_CASE("a_wait_of_30_s_is_told_of_with_the_call_in_which_the_awaited_pe_is_an
   CHECK(rig.raised.empty());
 }
 
-TEST_CASE("a_long_wait_for_a_word_is_told_of_with_its_offset_and_values") {
+TEST_CASE("a_long_wait_for_a_word_is_reported_with_its_offset_and_values") {
   Rig rig;
   abi::WaitRecord& record = rig.wait_for(abi::kAnyPe, "gshmem_int_wait_until", 29.5);
   record.address = reinterpret_cast<std::uint64_t>(rig.heap.data() + 8);
@@ -115,7 +115,8 @@ TEST_CASE("a_long_wait_for_a_word_is_told_of_with_its_offset_and_values") {
                   "7, and it is -1") != std::string::npos);
 }
 
-TEST_CASE("a_host_thread_that_waits_long_says_where_the_other_pe_is_or_that_it_does_not_answer") {
+TEST_CASE(
+    "a_long_wait_of_a_host_thread_names_the_call_of_the_other_pe_or_that_it_does_not_answer") {
   Rig rig;
   const Waits::Call here(rig.waits, "gshmem_finalize");
   CHECK(lines_of([&] {
@@ -129,7 +130,7 @@ TEST_CASE("a_host_thread_that_waits_long_says_where_the_other_pe_is_or_that_it_d
         std::string::npos);
 }
 
-TEST_CASE("a_wait_for_a_pe_that_has_gone_ends_when_it_has_looked_again_and_found_nothing") {
+TEST_CASE("a_wait_for_a_pe_that_is_gone_ends_after_one_more_check") {
   Rig rig;
   (void)rig.wait_for(1, "gshmem_team_sync", 1);
   rig.look(2);
@@ -143,7 +144,7 @@ TEST_CASE("a_wait_for_a_pe_that_has_gone_ends_when_it_has_looked_again_and_found
         std::vector<std::string>{"gshmem_team_sync waits for PE 1, which left the job"});
 }
 
-TEST_CASE("a_wait_for_a_pe_that_waits_in_a_collective_of_all_ends_where_both_have_one_thread") {
+TEST_CASE("a_wait_for_a_pe_in_a_collective_of_all_ends_if_both_have_one_thread") {
   for (const bool later : {false, true}) {
     for (const int threads : {1, 2}) {
       Rig rig;

@@ -57,7 +57,7 @@ TEST_CASE("data_direct_has_a_mapping_and_a_call_of_its_own") {
   CHECK((heap.nic->limits().flags & abi::kNicReadNeedsDump) != 0);
 }
 
-TEST_CASE("only_data_direct_that_is_asked_for_is_not_done_without") {
+TEST_CASE("only_requested_data_direct_is_required") {
   const std::string missing = GENERATE("mapping", "call", "card");
   const bool asked = GENERATE(true, false);
   GpuHeap heap(asked ? "on" : "auto");
@@ -81,7 +81,7 @@ TEST_CASE("only_data_direct_that_is_asked_for_is_not_done_without") {
   CHECK_FALSE(GpuHeap::called("ibv_reg_mr_iova2"));
 }
 
-TEST_CASE("queues_are_taken_by_their_dmabuf_or_else_by_their_address") {
+TEST_CASE("queues_are_registered_by_their_dmabuf_or_otherwise_by_their_address") {
   GpuHeap heap("off");
   CHECK(fake_verbs().umem_mask == MLX5DV_UMEM_MASK_DMABUF);
   CHECK(test::cuda_double().pcie_dmabufs == 0);

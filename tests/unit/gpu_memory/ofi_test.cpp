@@ -29,7 +29,7 @@ void move_all(Client& client, bool writes, unsigned pieces, std::uint64_t bytes)
   REQUIRE(client.ring_and_wait(last).ok());
 }
 
-TEST_CASE("staged_gpu_memory_is_moved_whole") {
+TEST_CASE("staged_gpu_memory_is_moved_completely") {
   if (!have_libfabric()) return;
   Job job(2, gpu_leg());
   cuda_double().reset();
@@ -122,7 +122,7 @@ bool ends(ofi::MemoryAccess& heap, ofi::Ticket ticket) {
   return false;
 }
 
-TEST_CASE("reads_pass_a_write_that_takes_long_and_are_done_no_earlier_than_copied") {
+TEST_CASE("reads_overtake_a_long_write_and_complete_only_after_their_copies") {
   Access access;
   fill(gpu_view(access.gpu), Access::kBytes, 8);
   Held held;
@@ -152,7 +152,7 @@ void fetch_and_add(Job& job) {
   require_no_violations();
 }
 
-TEST_CASE("atomics_on_gpu_memory_are_left_to_no_provider_that_makes_them_in_software", "[double]") {
+TEST_CASE("atomics_on_gpu_memory_do_not_use_providers_with_software_atomics", "[double]") {
   if (!have_double()) return;
   const std::string provider = GENERATE("efa/efa-direct", "efa/efa", "verbs;ofi_rxm");
   // An atomic of the provider itself would access memory that is not mapped for the CPU.
@@ -166,7 +166,7 @@ TEST_CASE("atomics_on_gpu_memory_are_left_to_no_provider_that_makes_them_in_soft
   CHECK(fabric_double()->taken[FabricDouble::kFetchAtomic] == 0);
 }
 
-TEST_CASE("a_signal_in_gpu_memory_is_never_there_before_its_payload", "[double]") {
+TEST_CASE("a_signal_in_gpu_memory_is_never_visible_before_its_payload", "[double]") {
   if (!have_double()) return;
   Leg leg{
       .provider = "", .gdr = "on", .gpu_memory = gpu_allocate, .adverse = true, .trailing = true};

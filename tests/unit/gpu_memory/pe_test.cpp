@@ -137,7 +137,7 @@ TEST_CASE("without_a_fabric_the_groups_need_a_network") {
       Catch::Contains("is not reached by load/store: GSHMEM_P2P_GROUP puts it into another group"));
 }
 
-TEST_CASE("doorbell_pages_are_taken_back_before_the_nic_gives_them_up") {
+TEST_CASE("doorbell_pages_are_unregistered_before_the_nic_frees_them") {
   four_gpus({{"GSHMEM_NIC", "soft"}, {"GSHMEM_P2P_GROUP", "0"}, {"GSHMEM_P2P", "off"}});
   CHECK(error_of_init() == "no error");
   CHECK(heaps().ever_registered > 0);
@@ -202,7 +202,7 @@ TEST_CASE("kernels_of_a_module_or_library_know_a_pe_from_its_init_to_its_finaliz
   CHECK(known.magic == 0);
 }
 
-TEST_CASE("pes_of_different_processes_share_a_gpu_through_mps_without_leave") {
+TEST_CASE("pes_of_different_processes_share_a_gpu_through_mps_without_permission") {
   for (const bool mps : {true, false}) {
     four_gpus({{"GSHMEM_NIC", "soft"}, {"GSHMEM_P2P_GROUP", "0"}, {"GSHMEM_P2P", "0"}});
     heaps().gpus = 1;
@@ -319,7 +319,7 @@ TEST_CASE("pes_start_work_and_end_while_another_thread_captures") {
   check_driver();
 }
 
-TEST_CASE("atomics_go_by_the_network_where_a_link_has_none") {
+TEST_CASE("atomics_use_the_network_if_a_link_has_none") {
   struct Seen {
     abi::AmoPath path{9};
     bool network = false;

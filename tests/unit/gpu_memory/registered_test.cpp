@@ -38,7 +38,7 @@ std::string text_of(StderrCapture& capture) {
 
 }  // namespace
 
-TEST_CASE("allocations_of_the_program_are_mapped_at_the_same_place_by_all_pes") {
+TEST_CASE("allocations_of_the_program_are_mapped_at_the_same_address_by_all_pes") {
   four_gpus({{"GSHMEM_P2P_GROUP", "0"}});
   std::atomic<int> wrong{0};
   run_threads(4, [&](const Runtime& runtime) {

@@ -157,7 +157,7 @@ TEST_CASE("short_transfers_leave_one_launch_in_their_stream") {
 
 // An earlier version reported that the stream was not of this GPU, or that the GPU did not reach
 // the memory.
-TEST_CASE("a_kernel_that_has_failed_is_named_by_whichever_call_comes_first") {
+TEST_CASE("a_failed_kernel_is_reported_by_the_next_call") {
   using Call = void(Job&);
   const std::function<Call> calls[] = {
       [](Job&) { gshmemx_barrier_all_on_stream(stream(kGpu)); },

@@ -55,7 +55,7 @@ class HostThread {
 
 }  // namespace
 
-TEST_CASE("threads_in_collectives_of_distinct_teams_hold_up_nobody") {
+TEST_CASE("threads_in_collectives_of_distinct_teams_do_not_delay_each_other") {
   one_pe();
   const Runtime runtime;
   constexpr int kTeams = 3;
@@ -88,7 +88,7 @@ TEST_CASE("threads_in_collectives_of_distinct_teams_hold_up_nobody") {
   test::require_no_violations();
 }
 
-TEST_CASE("collectives_come_after_the_copies_that_their_thread_has_begun") {
+TEST_CASE("collectives_follow_the_copies_that_their_thread_has_begun") {
   one_pe();
   const Runtime runtime;
   SymmetricArray<int> words(4);

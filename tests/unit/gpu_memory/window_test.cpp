@@ -188,7 +188,7 @@ TEST_CASE("a_host_outside_of_the_fabric_leaves_a_hole") {
   CHECK(heaps().without_fabric == 1);
 }
 
-TEST_CASE("auto_keeps_to_the_fabric_that_nvml_names_and_on_does_not") {
+TEST_CASE("auto_uses_only_the_fabric_that_nvml_names_and_on_does_not") {
   heaps().reset();
   Job job{.hosts = {"a", "b"}, .clusters = {1, 2}};
   for (const Seen& pe : run_well(job)) {
@@ -215,7 +215,7 @@ TEST_CASE("a_handle_that_cannot_be_imported_leaves_the_hosts_as_they_are") {
   CHECK_THAT(all[2].why_not[0], Catch::Contains("PE 0 cannot map the heap of this one"));
 }
 
-TEST_CASE("auto_goes_without_what_is_not_permitted_and_on_says_what_is_missing") {
+TEST_CASE("auto_works_without_a_permission_and_on_names_the_missing_one") {
   heaps().reset();
   heaps().without_channel = {0, 1};
   Job job{.hosts = {"a", "b"}};

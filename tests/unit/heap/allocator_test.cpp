@@ -103,7 +103,7 @@ TEST_CASE("bad_requests_are_refused_by_name") {
   CHECK(heap.empty());
 }
 
-TEST_CASE("freeing_what_is_not_in_use_says_why") {
+TEST_CASE("freeing_an_unused_offset_is_an_error_with_the_reason") {
   OffsetAllocator heap(1 << 20);
   const auto a = heap.allocate(1000), b = heap.allocate(128);
   const auto freed = [&](std::uint64_t offset) { return error_of([&] { heap.free(offset); }); };
@@ -129,7 +129,7 @@ TEST_CASE("freeing_what_is_not_in_use_says_why") {
   CHECK(error_of([&] { bytes.free(1); }) == "1: offset 1 was never allocated");
 }
 
-TEST_CASE("a_block_can_be_asked_for_by_its_offset") {
+TEST_CASE("a_block_can_be_requested_by_its_offset") {
   OffsetAllocator heap(1 << 16, 256);
   CHECK(heap.allocate_at(1024, 300));
   CHECK(heap.size_of(1024) == 300);
@@ -148,7 +148,7 @@ TEST_CASE("a_block_can_be_asked_for_by_its_offset") {
   CHECK(heap.blocks().size() == 1);
 }
 
-TEST_CASE("a_block_grows_and_shrinks_where_it_stands") {
+TEST_CASE("a_block_grows_and_shrinks_in_place") {
   OffsetAllocator heap(128 * 8);
   const auto a = heap.allocate(128), b = heap.allocate(128 * 2), c = heap.allocate(128);
   CHECK(heap.reallocate(a, 100) == a);

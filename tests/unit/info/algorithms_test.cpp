@@ -180,7 +180,7 @@ const AlgorithmRow& row_of(const Algorithms& table, std::string_view operation,
 
 }  // namespace
 
-TEST_CASE("calls_of_members_that_map_each_other_go_as_the_table_says") {
+TEST_CASE("calls_of_members_that_map_each_other_use_the_algorithm_of_the_table") {
   const unsigned seed = std::random_device{}();
   const Seen usual = see(3, {}, seed);
   CHECK(usual.table.topology() == "3 PEs, which map each other");
@@ -225,7 +225,7 @@ TEST_CASE("a_bound_that_two_variables_set_is_moved_by_each") {
 }
 
 #if defined(GSHMEM_TEST_SOFT)
-TEST_CASE("calls_between_hosts_go_as_the_table_says") {
+TEST_CASE("calls_between_hosts_use_the_algorithm_of_the_table") {
   const unsigned seed = std::random_device{}();
   const Variables apart{
       {"GSHMEM_NIC", "soft"}, {"GSHMEM_P2P_GROUP", "2"}, {"GSHMEM_TWO_LEVELS", "1K"}};

@@ -266,7 +266,7 @@ TEST_CASE("each_machine_has_its_page") {
   }
 }
 
-TEST_CASE("a_check_that_throws_is_one_that_could_not_be_looked_at") {
+TEST_CASE("a_check_that_throws_is_reported_as_not_possible") {
   TestMachine test(fs::path(GSHMEM_MACHINES) / "empty" / "tree");
   test.machine.library = [](const std::string&, const Words&) -> Library {
     throw std::runtime_error("loader trouble");
@@ -275,7 +275,7 @@ TEST_CASE("a_check_that_throws_is_one_that_could_not_be_looked_at") {
   CHECK_THAT(text, Catch::Contains("skipped  pmix: the check failed: loader trouble"));
 }
 
-TEST_CASE("one_process_speaks_for_its_host") {
+TEST_CASE("one_process_reports_for_its_host") {
   TestMachine test(fs::path(GSHMEM_MACHINES) / "empty" / "tree");
   CHECK(speaks_for_host(test.machine));
   test.machine.env = [](const char* name) -> const char* {
@@ -284,7 +284,7 @@ TEST_CASE("one_process_speaks_for_its_host") {
   CHECK_FALSE(speaks_for_host(test.machine));
 }
 
-TEST_CASE("this_machine_is_what_the_kernel_says") {
+TEST_CASE("this_machine_is_read_from_the_kernel") {
   const Machine machine = this_machine();
   CHECK(machine.open_errno("/dev/null") == 0);
   CHECK(machine.open_errno("/nowhere") == ENOENT);

@@ -202,7 +202,7 @@ TEST_CASE("paths_between_hosts_are_a_fabric_or_a_network_with_the_reason") {
   }
 }
 
-TEST_CASE("a_page_says_everything_in_its_place") {
+TEST_CASE("a_page_has_everything_in_its_place") {
   CHECK(as_text(full_report()) == kFullPage);
   // One GPU has no peers. The page names what is missing, but no job if the user has not asked for
   // one.

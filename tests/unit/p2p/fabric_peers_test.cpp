@@ -33,7 +33,7 @@ TEST_CASE("domains_are_gpus_of_one_cluster_and_clique") {
   CHECK(fabric_domains(offers, FabricUse::kOff) == Numbers(6, -1));
 }
 
-TEST_CASE("a_pe_without_a_heap_fails_all_of_them_with_its_reason") {
+TEST_CASE("a_pe_without_a_heap_fails_all_pes_with_its_reason") {
   const std::size_t failing = GENERATE(0u, 1u, 2u, 3u);  // 3: none of them
   auto boots = bootstrap::create_threads(3, 20);
   std::vector<std::string> said(3);

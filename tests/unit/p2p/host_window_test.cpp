@@ -137,7 +137,7 @@ TEST_CASE("heaps_of_a_host_are_in_slots_of_one_range") {
   CHECK(by_threads(3, body) == "");
 }
 
-TEST_CASE("lent_memory_is_mapped_at_its_offset_by_all_that_map_the_heap") {
+TEST_CASE("lent_memory_is_mapped_at_its_offset_by_all_pes_that_map_the_heap") {
   const Body body = [](const HostPe& pe) {
     const auto window = pe.window({kStep, kStep}, Peers::kAll, {0, 0, 1});
     const std::uint64_t offset = window->lent_begin() + 2 * kPage;
@@ -176,7 +176,7 @@ TEST_CASE("lent_memory_is_mapped_at_its_offset_by_all_that_map_the_heap") {
   CHECK(by_threads(3, body) == "");
 }
 
-TEST_CASE("every_pe_gets_the_pieces_of_all_as_each_has_lent_them") {
+TEST_CASE("every_pe_gets_the_chunks_of_all_in_the_order_of_their_loans") {
   const Body body = [](const HostPe& pe) {
     Pages pages(3), more(1);
     if (pe.me() == 0) pages.put(1, 1, more);

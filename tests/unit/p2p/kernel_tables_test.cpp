@@ -164,7 +164,7 @@ TEST_CASE("kernels_find_the_members_of_predefined_teams") {
   CHECK(rig.entry(GSHMEM_TEAM_WORLD).handle == GSHMEM_TEAM_WORLD);
 }
 
-TEST_CASE("what_a_team_synchronizes_by_is_cleared_for_the_next_one_and_no_other_is") {
+TEST_CASE("only_the_slot_of_a_destroyed_team_is_cleared_for_the_next_one") {
   TeamsRig rig(2);
   gshmem_team_t first = rig.join({2});
   const gshmem_team_t second = rig.join({2});
@@ -179,7 +179,7 @@ TEST_CASE("what_a_team_synchronizes_by_is_cleared_for_the_next_one_and_no_other_
   for (const std::uint64_t* word : words(second)) CHECK(load(word) == 7);
 }
 
-TEST_CASE("members_in_domains_of_one_size_that_follow_each_other_or_take_turns_are_in_two_levels") {
+TEST_CASE("members_in_equal_domains_that_are_consecutive_or_alternate_are_in_two_levels") {
   using Domains = std::vector<std::int32_t>;
   const auto levels = [](const Domains& domains) {
     const TeamLevels found = levels_of(domains);
@@ -229,7 +229,7 @@ TEST_CASE("a_team_keeps_its_members_while_others_come_and_go") {
   CHECK(rig.members(GSHMEMX_TEAM_NODE) == std::vector<int>{1, 2});
 }
 
-TEST_CASE("an_entry_that_not_all_members_could_take_stays_with_those_that_have_it") {
+TEST_CASE("an_entry_that_not_all_members_could_use_stays_reserved") {
   SECTION("another member could not: it is free again, and asked for again") {
     TeamsRig rig(1);
     int meetings = 0;

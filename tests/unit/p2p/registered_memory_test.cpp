@@ -70,7 +70,7 @@ TEST_CASE("registered_memory_is_symmetric_up_to_its_last_byte") {
   CHECK_FALSE(account.knows(first + kPage, 1));
 }
 
-TEST_CASE("a_wish_counts_where_it_is_free_and_aligned_and_in_the_range") {
+TEST_CASE("a_requested_offset_is_used_if_it_is_free_and_aligned_and_in_the_range") {
   Account account;
   const std::uint64_t wish = kBegin + 16 * kPage;
   CHECK(account.add(kPage, wish) == wish);

@@ -24,7 +24,7 @@ abi::DeviceState state_of_seven() {
 
 }  // namespace
 
-TEST_CASE("members_of_a_team_are_found_both_ways") {
+TEST_CASE("members_of_a_team_are_found_by_index_and_by_pe") {
   const std::array<std::int32_t, 6> list{11, 3, 7, 2, 0, 9};
   const abi::Team teams[] = {{nullptr, 0, 1, 12, 0, 0, 1},     {nullptr, 10, -3, 4, 0, 0, 1},
                              {nullptr, 5, 1, 1, 0, 0, 1},      {list.data(), 0, 1, 6, 0, 0, 1},

@@ -197,7 +197,7 @@ struct TwoKeys {
   }
 };
 
-TEST_CASE("only_what_comes_by_a_relaxed_key_passes_writes_before_it") {
+TEST_CASE("only_accesses_by_a_relaxed_key_overtake_earlier_writes") {
   TwoKeys keys;
   const bool first = GENERATE(false, true), second = GENERATE(false, true);
   CAPTURE(first, second);
@@ -215,7 +215,7 @@ TEST_CASE("relaxed_writes_keep_their_order_without_an_adversary_and_by_strong_or
   CHECK(keys.overtaken(keys.relaxed, keys.relaxed, kFence) > 0);
 }
 
-TEST_CASE("a_write_that_is_complete_has_landed_though_it_was_sent_twice") {
+TEST_CASE("a_complete_write_is_in_memory_though_it_was_sent_twice") {
   TwoKeys keys("reorder_writes=1,drop_reply=1");
   for (std::uint8_t round = 1; round <= 100; ++round) {
     // The answer to the first one is lost, and the second one is sent again while it is held.
@@ -253,7 +253,7 @@ TEST_CASE("immediate_data_comes_after_writes_by_a_relaxed_key_that_came_before_i
   }
 }
 
-TEST_CASE("a_region_that_goes_before_a_held_write_lands_is_an_error_or_has_it") {
+TEST_CASE("a_region_deregistered_before_a_held_write_is_an_error_or_has_it") {
   soft::Engine engine({.adversary = "reorder_writes=1"});
   const std::uint32_t pd = engine.create_pd();
   int late = 0;
@@ -275,7 +275,7 @@ TEST_CASE("a_region_that_goes_before_a_held_write_lands_is_an_error_or_has_it") 
   CHECK(late > 0);
 }
 
-TEST_CASE("completions_are_left_out_only_where_a_later_one_stands_for_them") {
+TEST_CASE("completions_are_omitted_only_if_a_later_one_covers_them") {
   const bool collapsed = GENERATE(true, false), skips = GENERATE(true, false);
   const std::uint8_t between = GENERATE(std::uint8_t{8}, std::uint8_t{0});
   Pair pair({.adversary = skips ? "skip=1" : "off"}, {.log_cq = 6, .collapsed = collapsed});
@@ -307,7 +307,7 @@ TEST_CASE("a_read_by_any_key_comes_after_writes_by_a_relaxed_one") {
   }
 }
 
-TEST_CASE("the_data_of_a_read_trails_its_completion_only_when_asked_and_a_dump_brings_it") {
+TEST_CASE("the_data_of_a_read_trails_its_completion_only_on_request_and_a_dump_flushes_it") {
   Pair pair({.adversary = "trailing_read=1"});
   for (std::uint64_t round = 1; round <= 50; ++round) {
     __atomic_store_n(pair.target.as<std::uint64_t>(0), round, __ATOMIC_RELEASE);

@@ -132,7 +132,7 @@ TEST_CASE("reads_of_batched_memory_share_a_transfer") {
   CHECK(pair.far_memory.parts == 8);
 }
 
-TEST_CASE("a_message_of_several_pieces_is_read_from_each_as_far_as_it_goes") {
+TEST_CASE("a_message_of_several_chunks_is_read_from_each_up_to_its_end") {
   // The second chunk ends with its memory, and packets continue from chunk to chunk.
   constexpr std::uint32_t kFirst = 100, kSecond = 1'200'000, kLast = 300, kMore = 400 << 10;
   BatchedPair pair;
@@ -160,7 +160,7 @@ TEST_CASE("a_message_of_several_pieces_is_read_from_each_as_far_as_it_goes") {
   pair.engine.destroy_region(read_only);
 }
 
-TEST_CASE("reads_between_writes_are_no_part_of_it_and_two_memories_are_apart") {
+TEST_CASE("reads_between_writes_and_two_memories_do_not_share_a_transfer") {
   BatchedPair pair;
   pair.a.write(pair.far(0), pair.near(0, kPiece));
   pair.a.read(pair.far(16 * kPiece), pair.near(16 * kPiece, kPiece));
@@ -176,7 +176,7 @@ TEST_CASE("reads_between_writes_are_no_part_of_it_and_two_memories_are_apart") {
   CHECK(pair.other_memory.reads == 1);
 }
 
-TEST_CASE("memory_that_cannot_be_reached_is_an_error_wherever_it_is_met") {
+TEST_CASE("unreachable_memory_is_an_error_in_every_position") {
   BatchedPair pair(
       {.adversary = GENERATE(as<std::string>{}, "off", "reorder_bytes=1,reorder_writes=0")});
   const auto syndrome = [&](std::uint16_t index) {
@@ -207,7 +207,7 @@ TEST_CASE("a_dump_settles_what_trails_in_batched_memory") {
   CHECK(equal(pair.near_memory, 0, pair.far_memory, 0, kPiece));
 }
 
-TEST_CASE("a_write_has_its_answer_after_its_bytes_are_visible") {
+TEST_CASE("a_write_is_acknowledged_after_its_bytes_are_visible") {
   BatchedPair pair;
   pair.far_memory.failing_flushes = 1;
   CHECK(pair.a.ring_and_wait(pair.a.write(pair.far(0), pair.near(0, kPiece))).syndrome ==
@@ -226,7 +226,7 @@ class Noted final : public ThroughHostMemory {
   std::vector<std::pair<std::uint8_t*, std::size_t>> pieces;
 };
 
-TEST_CASE("a_packet_is_stored_as_one_piece_or_as_its_lines_from_the_last_one") {
+TEST_CASE("a_packet_is_stored_at_once_or_line_by_line_from_the_last_one") {
   constexpr std::uint64_t kLine = 64;
   const bool reorders = GENERATE(false, true);
   const std::uint32_t bytes = GENERATE(8u, 64u, 65u, 1000u);

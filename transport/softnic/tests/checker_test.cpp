@@ -56,7 +56,7 @@ TEST_CASE("a_wqe_that_the_doorbell_covers_in_part_is_found") {
   CHECK(pair.a.wait(0).syndrome == 0x02);
 }
 
-TEST_CASE("index_jumps_and_old_doorbells_are_told_apart") {
+TEST_CASE("index_jumps_and_old_doorbells_are_distinguished") {
   Pair pair;
   pair.a.ring_and_wait(pair.a.nop());
   pair.a.ring_and_wait(pair.a.nop());
@@ -148,7 +148,7 @@ TEST_CASE("doorbells_of_strangers_are_found") {
   }
 }
 
-TEST_CASE("a_record_behind_the_doorbell_is_found") {
+TEST_CASE("a_record_older_than_the_doorbell_is_found") {
   const std::int64_t begin = clock_ns();
   Pair pair;
   Queue equal(pair.engine, pair.pd), full(pair.engine, pair.pd);
@@ -184,7 +184,7 @@ TEST_CASE("a_record_behind_the_doorbell_is_found") {
 
 // A record is shared by the queues of one register of one UAR. A NIC sees doorbells by any other
 // register as its own.
-TEST_CASE("a_record_is_no_doorbell_where_the_register_is_not_shared") {
+TEST_CASE("a_record_is_no_doorbell_if_the_register_is_not_shared") {
   Pair pair;
   Queue other(pair.engine, pair.pd, {.uar = pair.a.uar(), .page = pair.a.page()});
   other.connect(other.qpn());
@@ -222,7 +222,7 @@ TEST_CASE("a_record_is_no_doorbell_where_the_register_is_not_shared") {
   CHECK(pair.engine.counters().rescues == 0);
 }
 
-TEST_CASE("of_what_is_found_the_first_is_kept_and_all_is_counted") {
+TEST_CASE("the_first_violation_is_kept_and_all_are_counted") {
   soft::Engine engine{soft::EngineOptions{}};
   std::string expected;
   for (int i = 1; i <= 64; ++i) {

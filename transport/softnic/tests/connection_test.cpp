@@ -79,7 +79,7 @@ TEST_CASE("a_first_packet_that_is_not_the_expected_one_exceeds_the_retries") {
   CHECK(ends.engine.violations().empty());
 }
 
-TEST_CASE("sequence_numbers_go_around") {
+TEST_CASE("sequence_numbers_wrap_around") {
   Ends ends;
   const std::uint32_t begin = GENERATE(0xffffffu, 0xfffff0u);
   ends.connect({.mtu = 256}, {.send_psn = begin}, {.mtu = 256, .receive_psn = begin});
@@ -93,7 +93,7 @@ TEST_CASE("sequence_numbers_go_around") {
   CHECK(std::memcmp(ends.target.data() + 4096, ends.source.data() + 4096, 1500) == 0);
 }
 
-TEST_CASE("lost_answers_are_given_again_and_nothing_is_executed_twice") {
+TEST_CASE("lost_answers_are_sent_again_and_nothing_is_executed_twice") {
   Ends ends({.adversary = "drop_reply=1"});
   ends.connect({.mtu = 256}, {.send_psn = 0xfffff0}, {.mtu = 256, .receive_psn = 0xfffff0});
   std::iota(ends.source.data(), ends.source.data() + Ends::kBytes, std::uint8_t{3});
@@ -162,7 +162,7 @@ TEST_CASE("the_atomic_mode_says_which_atomics_are_executed") {
 
 // Port 0 and port 1 of a host, port 0 as another process of the host sees it, and an InfiniBand
 // port.
-TEST_CASE("a_port_takes_packets_for_its_own_addresses_from_where_the_queue_pair_is_connected") {
+TEST_CASE("a_port_accepts_packets_for_its_addresses_from_the_peer_of_the_queue_pair") {
   constexpr soft::Profile kRoce{.link = soft::Profile::Link::kEthernet};
   const int fd = soft::Engine::make_fabric();
   soft::Engine port({.profile = kRoce}), other({.profile = kRoce, .device = 1}),
@@ -224,7 +224,7 @@ TEST_CASE("a_port_takes_packets_for_its_own_addresses_from_where_the_queue_pair_
 }
 
 // There is a GRH only if both ends have GIDs.
-TEST_CASE("infiniband_goes_by_lid_and_by_gid_where_there_is_one") {
+TEST_CASE("infiniband_routes_by_lid_and_by_gid_if_there_is_one") {
   const int which = GENERATE(0, 1, 2, 3, 4);
   INFO("case " << which);
   Ends ends;
@@ -247,7 +247,7 @@ __attribute__((no_sanitize("thread"))) bool are_same(const std::uint8_t* a, cons
   return true;
 }
 
-TEST_CASE("an_unreliable_connection_tells_nobody_of_what_it_loses") {
+TEST_CASE("an_unreliable_connection_reports_no_loss") {
   Ends ends({.rules = "qp=#0:wqe=1:drop"}, {.service = soft::Service::kUnreliable});
   ends.connect({.mtu = 256}, {}, {.mtu = 256});
   std::iota(ends.source.data(), ends.source.data() + Ends::kBytes, std::uint8_t{3});
@@ -274,7 +274,7 @@ TEST_CASE("an_unreliable_connection_tells_nobody_of_what_it_loses") {
   CHECK(unsigned{ends.read(8).syndrome} == 0x02u);
 }
 
-TEST_CASE("retries_are_as_many_and_as_far_apart_as_the_queue_pair_says") {
+TEST_CASE("retries_have_the_number_and_interval_of_the_queue_pair") {
   const std::uint32_t retries = GENERATE(0u, 1u, 3u);
   Ends ends({.rules = "qp=#0:drop"});
   ends.connect({}, {.retries = retries, .ack_timeout = 17}, {});  // 537 ms / 32 = 16.8 ms

@@ -63,7 +63,7 @@ int in_child(std::initializer_list<std::pair<const char*, const char*>> variable
   return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-TEST_CASE("an_engine_that_goes_leaves_no_thread_and_no_mapping") {
+TEST_CASE("a_destroyed_engine_leaves_no_thread_and_no_mapping") {
   std::thread([] {}).join();
   const auto before = threads();
   {
@@ -88,7 +88,7 @@ TEST_CASE("an_engine_that_goes_leaves_no_thread_and_no_mapping") {
   CHECK(mappings("gshnic_fabric") == 0);
 }
 
-TEST_CASE("no_descriptor_of_an_engine_goes_to_programs_that_its_process_starts") {
+TEST_CASE("programs_that_its_process_starts_inherit_no_descriptor_of_an_engine") {
   const int fd = soft::Engine::make_fabric();
   soft::Engine engine(soft::EngineOptions{});
   engine.join_fabric(fd);
@@ -106,7 +106,7 @@ TEST_CASE("no_descriptor_of_an_engine_goes_to_programs_that_its_process_starts")
   ::close(fd);
 }
 
-TEST_CASE("a_node_that_goes_is_dead_though_a_child_of_its_process_has_its_file") {
+TEST_CASE("a_node_that_ends_is_dead_though_a_child_of_its_process_has_its_file") {
   const Lifeline lifeline;
   const int fd = soft::Engine::make_fabric();
   const soft::Fabric mine(fd);
@@ -124,7 +124,7 @@ TEST_CASE("a_node_that_goes_is_dead_though_a_child_of_its_process_has_its_file")
   ::close(fd);
 }
 
-TEST_CASE("without_a_descriptor_or_memory_there_is_no_fabric_and_no_uar") {
+TEST_CASE("a_fabric_or_uar_without_a_descriptor_or_memory_is_an_error") {
   if (kSanitized) {
     std::puts("skipped: sanitizers need descriptors and memory themselves");
     return;

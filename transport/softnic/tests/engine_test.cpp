@@ -61,7 +61,7 @@ TEST_CASE("writes_of_all_sizes_around_the_mtu") {
 bool halves_differ(std::uint64_t word) { return word >> 32 != (word & 0xffffffff); }
 
 // A copy in other steps would soon show a torn word where a step crosses pages.
-TEST_CASE("the_aligned_words_of_a_small_write_are_whole_at_any_time") {
+TEST_CASE("the_aligned_words_of_a_small_write_are_never_torn") {
   Pair pair;
   std::memset(pair.source.data(), 0x11, 64);
   std::memset(pair.source.data() + 64, 0x22, 64);
@@ -85,7 +85,7 @@ TEST_CASE("the_aligned_words_of_a_small_write_are_whole_at_any_time") {
   CHECK(pair.engine.violations().empty());
 }
 
-TEST_CASE("a_write_gathers_pieces_and_may_be_inline_or_empty") {
+TEST_CASE("a_write_gathers_segments_and_may_be_inline_or_empty") {
   Pair pair;
   fill(pair.source.data(), 1000, 3);
   Bytes wqe = pair.a.control(0x08, 5, 8);
@@ -121,7 +121,7 @@ TEST_CASE("a_write_gathers_pieces_and_may_be_inline_or_empty") {
   CHECK(pair.engine.violations().empty());
 }
 
-TEST_CASE("a_read_brings_data_of_all_sizes") {
+TEST_CASE("a_read_fetches_data_of_all_sizes") {
   Pair pair;
   fill(pair.target.data(), Pair::kBytes, 5);
   for (const std::uint32_t bytes : {1u, 8u, 64u, 4096u, 4097u, 300'000u}) {
@@ -319,7 +319,7 @@ TEST_CASE("queue_pairs_that_share_a_register_lose_no_doorbell") {
   CHECK(engine.violations().empty());
 }
 
-TEST_CASE("a_doorbell_from_before_a_command_comes_before_it") {
+TEST_CASE("a_doorbell_before_a_command_takes_effect_before_it") {
   soft::Engine engine({.adversary = "coalesce=1"});  // read late
   const std::uint32_t pd = engine.create_pd();
   Queue a(engine, pd);
@@ -364,7 +364,7 @@ TEST_CASE("a_peer_that_is_not_connected_yet_is_waited_for") {
 }
 
 // Packets and atomics have the same numbers as those of the connection before.
-TEST_CASE("queue_pairs_that_start_anew_know_nothing_of_the_connection_before") {
+TEST_CASE("queue_pairs_after_reset_have_no_state_of_the_old_connection") {
   Pair pair;
   for (std::uint64_t round = 1; round <= 3; ++round) {
     *pair.target.as<std::uint64_t>() = 100 * round;

@@ -222,7 +222,7 @@ TEST_CASE("remote_invalid_requests") {
   }
 }
 
-TEST_CASE("a_responder_has_resources_for_as_many_reads_and_atomics_as_it_says") {
+TEST_CASE("a_responder_has_the_resources_for_reads_and_atomics_that_it_reports") {
   const bool reads = GENERATE(true, false);
   const std::uint32_t more = GENERATE(0u, 1u);
   constexpr std::uint32_t kLog = 1;
@@ -266,7 +266,7 @@ TEST_CASE("retries_are_exceeded") {
   CHECK(engine.violations().empty());
 }
 
-TEST_CASE("modify_to_error_flushes_what_is_queued") {
+TEST_CASE("modify_to_error_flushes_queued_entries") {
   soft::Engine engine(soft::EngineOptions{});
   const std::uint32_t pd = engine.create_pd();
   Queue a(engine, pd, kOrdinary), b(engine, pd);
@@ -287,7 +287,7 @@ TEST_CASE("modify_to_error_flushes_what_is_queued") {
   }
 }
 
-TEST_CASE("a_deregistered_region_fails_what_is_under_way") {
+TEST_CASE("a_deregistered_region_fails_pending_operations") {
   Pair pair({.rules = "op=write:wqe=1:delay=1s"});
   pair.a.write(pair.far(0), pair.near(0, 8));
   const std::uint16_t index = pair.a.write(pair.far(0), pair.near(0, 8));

@@ -11,7 +11,7 @@ namespace {
 
 using soft::QpState;
 
-TEST_CASE("the_device_tells_of_what_no_completion_carries") {
+TEST_CASE("the_device_reports_events_without_a_completion") {
   using Kind = soft::DeviceEvent::Kind;
   Pair pair;
   std::mutex mutex;
@@ -79,7 +79,7 @@ TEST_CASE("the_device_tells_of_what_no_completion_carries") {
   pair.engine.ignore_events(listener);
 }
 
-TEST_CASE("a_port_that_flaps_tells_so_and_loses_nothing") {
+TEST_CASE("a_port_that_flaps_reports_it_and_loses_nothing") {
   using Kind = soft::DeviceEvent::Kind;
   Pair pair({.rules = "wqe=41:times=1:port=flap:4ms"}, {.log_entries = 8});
   std::mutex mutex;

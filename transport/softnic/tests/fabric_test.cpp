@@ -143,7 +143,7 @@ bool talk(Side& side) {
          side.engine.violations().empty();
 }
 
-TEST_CASE("one_at_a_time_enters_a_fabric_whatever_signals_come") {
+TEST_CASE("one_engine_at_a_time_enters_a_fabric_despite_signals") {
   struct sigaction action {};
   action.sa_handler = [](int) {};  // without SA_RESTART
   REQUIRE(::sigaction(SIGUSR1, &action, nullptr) == 0);
@@ -168,7 +168,7 @@ TEST_CASE("one_at_a_time_enters_a_fabric_whatever_signals_come") {
   ::close(fd);
 }
 
-TEST_CASE("two_processes_talk_at_the_same_time") {
+TEST_CASE("two_processes_communicate_at_the_same_time") {
   Processes processes;
   processes.start([&] {
     Side side(processes.fd(), processes.board(), 1);
@@ -184,7 +184,7 @@ TEST_CASE("two_processes_talk_at_the_same_time") {
   CHECK(processes.finish());
 }
 
-TEST_CASE("a_peer_that_is_killed_is_a_retry_error_soon") {
+TEST_CASE("a_killed_peer_is_a_retry_error_soon") {
   Processes processes;
   processes.start([&] {
     Side side(processes.fd(), processes.board(), 1);

@@ -35,7 +35,7 @@ struct Objects {
 
 }  // namespace
 
-TEST_CASE("each_transition_is_of_its_state_and_within_the_bounds_of_its_fields") {
+TEST_CASE("each_transition_requires_its_state_and_the_bounds_of_its_fields") {
   Objects some;
   soft::Engine& engine = some.engine;
   const std::uint32_t qp = engine.create_qp(some.qp);
@@ -84,7 +84,7 @@ TEST_CASE("each_transition_is_of_its_state_and_within_the_bounds_of_its_fields")
   }
 }
 
-TEST_CASE("a_device_that_is_removed_makes_and_changes_nothing") {
+TEST_CASE("a_removed_device_creates_and_changes_nothing") {
   Pair pair;
   Objects some;  // only their attributes matter: their numbers belong to another engine
   soft::Engine& engine = pair.engine;
@@ -114,7 +114,7 @@ TEST_CASE("a_device_that_is_removed_makes_and_changes_nothing") {
   CHECK(engine.violations().empty());  // it sees no doorbell
 }
 
-TEST_CASE("an_entry_meets_the_first_rule_that_is_left_and_within_whose_bounds_it_is") {
+TEST_CASE("an_entry_uses_the_first_remaining_rule_that_matches_it") {
   using nic::WqeKind;
   soft::RuleSet rules(
       soft::parse_rules("qp=0x41:wqe=3-4:op=write:times=2:syndrome=1;"

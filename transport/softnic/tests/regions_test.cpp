@@ -44,7 +44,7 @@ class Staging final : public soft::MemoryAccess {
   Bytes staged_;
 };
 
-TEST_CASE("what_was_written_to_a_region_that_goes_is_stored_before") {
+TEST_CASE("writes_to_a_region_are_stored_before_it_is_deregistered") {
   Staging access;
   soft::RegionTable table;
   std::uint8_t bytes[8] = {};
@@ -60,7 +60,7 @@ TEST_CASE("what_was_written_to_a_region_that_goes_is_stored_before") {
   CHECK(bytes[4] == 0x5a);
 }
 
-TEST_CASE("access_is_inside_of_a_region_at_both_ends_and_no_bytes_are_anywhere") {
+TEST_CASE("access_is_inside_of_a_region_except_for_no_bytes") {
   soft::RegionTable table;
   const std::uint32_t key = new_key(table);
   const auto inside = [&](std::uint64_t address, std::uint64_t bytes) {

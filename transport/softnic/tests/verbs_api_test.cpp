@@ -36,7 +36,7 @@ TEST_CASE("the device is an mlx5 with one InfiniBand port") {
   CHECK(extended.orig_attr.vendor_part_id == 4129);
 }
 
-TEST_CASE("registration takes what the kernel takes") {
+TEST_CASE("registration accepts what the kernel accepts") {
   const Nic nic;
   const Pages memory = pages(1 << 16);
   const auto refused = [&](int access) {
@@ -98,7 +98,7 @@ struct Pair {
 
 }  // namespace
 
-TEST_CASE("inline data has the room that a request's entries leave, and more is out of memory") {
+TEST_CASE("inline data has the room that a request's entries leave") {
   const Nic nic;
   Pair pair(nic, 64);
   ibv_qp_attr attr{};
@@ -123,7 +123,7 @@ TEST_CASE("inline data has the room that a request's entries leave, and more is 
   CHECK(ibv_post_send(pair.qp, &request, &bad) == 0);
 }
 
-TEST_CASE("a queue pair of verbs goes through its states, and tells") {
+TEST_CASE("a queue pair of verbs goes through its states and reports them") {
   const Nic nic;
   const Pair pair(nic);
   ibv_qp_attr init = attributes(nic, pair.qp, IBV_QPS_INIT);

@@ -112,7 +112,7 @@ struct Datagrams {
 
 }  // namespace
 
-TEST_CASE("a datagram comes to the queue pair that has its key, after room for a GRH") {
+TEST_CASE("a datagram reaches the queue pair with its key, after room for a GRH") {
   Datagrams ends;
   ibv_ah_attr way = ends.way_back();
   const bool global = GENERATE(false, true);

@@ -134,7 +134,7 @@ TEST_CASE("each state is left by its own commands only") {
   }
 }
 
-TEST_CASE("error and reset are reached from everywhere, and a life begins again") {
+TEST_CASE("error and reset are reached from every state, and a queue pair starts again") {
   Rig rig;
   const std::uint32_t qp = rig.make_qp();
   rig.move(qp, GENERATE(0, 1, 2, 3));

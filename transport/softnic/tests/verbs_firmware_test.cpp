@@ -70,7 +70,7 @@ Answer query_cap(Rig& rig, std::uint32_t type, bool current) {
 
 }  // namespace
 
-TEST_CASE("general capabilities are where clients read them, current and maximum alike") {
+TEST_CASE("general capabilities are at their offsets, with equal current and maximum values") {
   Rig rig;
   const bool current = GENERATE(true, false);
   const Answer answer = query_cap(rig, 0, current);
@@ -104,7 +104,7 @@ TEST_CASE("atomic capabilities: four operations, 4 and 8 bytes, results in the h
   CHECK(bits_at(answer.out, 0x10 + 0x18, 15, 0) == 0xc);  // of DC, which NVSHMEM reads
 }
 
-TEST_CASE("capabilities are cut to the client's room") {
+TEST_CASE("capabilities are cut to the size of the client's buffer") {
   Rig rig;
   Bytes in = command(0x100);
   const Bytes whole = rig.run(in, 0x1010).out;
@@ -116,7 +116,7 @@ TEST_CASE("capabilities are cut to the client's room") {
   }
 }
 
-TEST_CASE("a reply is all of the output: nothing of before is left") {
+TEST_CASE("a reply overwrites the whole output") {
   Rig rig;
   const Answer made = rig.run(command(0x800), 0x40);
   CHECK(Bytes(made.out.begin() + 12, made.out.end()) == Bytes(0x40 - 12));

@@ -14,7 +14,7 @@
 
 using namespace verbs_test;
 
-TEST_CASE("a page of doorbells has registers for several, and one is for all that want no window") {
+TEST_CASE("a page of doorbells has several registers, one of them without a window") {
   const Nic nic;
   const auto offset = [](const mlx5dv_devx_uar* uar) {
     return static_cast<char*>(uar->reg_addr) - static_cast<char*>(uar->base_addr);
