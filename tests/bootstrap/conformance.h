@@ -1,6 +1,6 @@
-// What every bootstrap must do, and the collectives of a job after it, as bodies over Collectives&
-// that throw on the first error. Every rank of a job runs them: threads, forked processes, ranks of
-// mpirun and srun.
+// The conformance suite of bootstraps, and the collectives of a job after it, as bodies over
+// Collectives& that throw on the first error. Every rank of a job runs them: threads, forked
+// processes, ranks of mpirun and srun.
 #pragma once
 
 #include "bootstrap/bootstrap.h"

@@ -236,7 +236,7 @@ std::map<std::uintptr_t, Mapping>::iterator mapping_at(std::uintptr_t address) {
   return address - found->first < found->second.bytes ? found : mappings.end();
 }
 
-// As with driver 580, the range is one mapping, and other memory has no handle.
+// The range is one mapping, and other memory has no handle, as with driver 580.
 CUresult address_range(CUdeviceptr* base, std::size_t* bytes, CUdeviceptr address) {
   const std::lock_guard lock(mutex);
   if (const auto found = mapping_at(address); found != mappings.end())

@@ -79,7 +79,7 @@ struct FakeVerbs {
   [[nodiscard]] std::vector<std::vector<std::uint8_t>> commands_of(std::uint16_t opcode) const;
 };
 
-/// The object behind the table below. Each test begins with a new one.
+/// The object that the functions of the table below use. Each test begins with a new one.
 FakeVerbs& fake_verbs();
 void fake_verbs_reset();
 /// Returns the table of functions over fake_verbs().

@@ -1,5 +1,5 @@
-// What every case of tests/errors expects of a play: for its actor, for the target's memory, and
-// for the waiters. Included by the cases only.
+// The expectations of every case of tests/errors: for its actor, for the target's memory, and for
+// the waiters. Included by the cases only.
 #pragma once
 
 #include "tests/errors/scene.h"

@@ -33,7 +33,7 @@ struct Area {
   std::uint8_t landing[kBytes];  ///< for the actor's gets
 };
 
-/// What a PE saw, for the process of the test. It is in memory shared with all children.
+/// The observations of a PE, for the process of the test. It is in memory shared with all children.
 struct Account {
   gshmemx_fault_t fault;  ///< after its wait
   bool finalized;

@@ -91,9 +91,10 @@ WORDS = [
         "tests/launch/catch3/": "where version 3 gets the names of version 2"}),
 ]
 
-# How comments of the product read (house style: subject first, "after" in time, a comment stands alone):
-# rule, what no comment says, what it says instead. Names in backticks are code.
 PRODUCT = ("include/", "device/", "transport/", "host/", "bootstrap/", "perftest/", "examples/")
+# How comments of the product and of tests read (house style: subject first, "after" in time, a comment stands
+# alone): rule, what no comment says, what it says instead. Names in backticks are code.
+COMMENTED = (*PRODUCT, "tests/")
 PROSE = [
     ("behind", r"\bbehind\b", "say 'after'"),
     ("the-same", r"\A//[/<!]* ?The same\b", "a comment stands alone: say what it is that is the same"),
@@ -109,7 +110,7 @@ REPEATED_NAMES = set("""
     api.h atomics.h bench.h context.h fabric.h fault.h gpu.h machine.h memory.h mlx5.h prm.h queue.h report.h rma.h
     state.h team.h""".split())
 
-# Names with "_" in comments of the product exist in its code, but for those of others (libraries, kernel, firmware),
+# Names with "_" in comments exist in the code of this tree, but for those of others (libraries, kernel, firmware),
 # and for placeholders of the tables.
 FOREIGN_NAMES = re.compile(
     r"(?:[A-Z0-9_]+|T_\w+|put\w*N_\w+|\w*_(?:STEM|OP|NAME|T)(?:_\w+)?|gshmem_T_\w+"
@@ -117,8 +118,9 @@ FOREIGN_NAMES = re.compile(
     r"|nvml\w+|cuMem\w+)")
 FOREIGN_WORDS = set("""
     atomic_host_endian_min_size atomic_req_8B_endianness_mode create_rmp_in general_obj_in_cmd_hdr
-    general_obj_out_cmd_hdr hw_sq_wqebb_counter os_is_administrator pin_user_pages post_send_db qp_state_table
-    qp_ts_format query_qp_out roce_caps set_atomic_seg srqn_uidx sw_sq_wqebb_counter user_namespaces""".split())
+    general_obj_out_cmd_hdr hw_sq_wqebb_counter last_notified_index ofi_check_info os_is_administrator pin_user_pages
+    post_send_db Q_Key qp_state_table qp_ts_format query_qp_out roce_caps rst2init_qp_in set_atomic_seg srqn_uidx
+    sw_sq_wqebb_counter user_namespaces""".split())
 NAME_IN_COMMENT = re.compile(r"(?<![\w/.%-])([A-Za-z]\w*_\w+)(?![\w/-]|\.\w)")
 
 # Subjects of commits since then: "area: imperative summary", one change (CONTRIBUTING.md).
@@ -389,7 +391,7 @@ def find_comments(text):
 
 
 def check_prose(path, text):
-    if not path.startswith(PRODUCT):
+    if not path.startswith(COMMENTED):
         return
     for start, comment in comments(text):
         plain = re.sub(r"`[^`\n]*`", lambda match: " " * len(match.group(0)), comment)
@@ -399,7 +401,7 @@ def check_prose(path, text):
 
 
 def check_names_in_comments(tree, texts):
-    """Of the product's files, path and text: names in their comments that no code has."""
+    """Yields names in comments that no code has. `texts` are pairs of path and text."""
     known = set()
     for path in tree.files:
         if os.path.splitext(path)[1] in TEXTS and path != "LICENSE" and not path.startswith("tests/lint/"):
@@ -462,10 +464,10 @@ def check(root):
     """Every violation in the tree under `root`."""
     tree = Tree(root)
     findings = [*check_top_level(tree), *check_repeated_names(tree), *check_subjects(root)]
-    product = [(path, tree.read(path)) for path in tree.files
-               if path.startswith(PRODUCT) and "/tests/" not in path and path.endswith((*SOURCES, ".def"))]
-    findings += check_names_in_comments(tree, product)
-    findings += check_openings(product)
+    commented = [(path, tree.read(path)) for path in tree.files
+                 if path.startswith(COMMENTED) and path.endswith((*SOURCES, ".def"))]
+    findings += check_names_in_comments(tree, commented)
+    findings += check_openings(commented)
     for path in tree.files:
         if os.path.splitext(path)[1] not in TEXTS or path == "LICENSE":
             continue

@@ -58,9 +58,9 @@ VIOLATIONS = [
     ("behind", "host/v.cpp", "int a;  // Reads what lies\n        // behind it.\n"),
     ("behind", "include/gshmem/v.def", "/* Behind. */\n"),
     ("the-same", "device/w.h", ONCE + "int a();  // One.\n\n/// The same, two.\nint b();\n"),
-    ("the-same", "perftest/w.cpp", "int a;  ///< The same\n"),
+    ("the-same", "tests/w.cpp", "int a;  ///< The same\n"),
     ("lest", "transport/x.cpp", "// Lest not; lest it fails.\n"),
-    ("stale-name", "host/n1.cpp", "// Continues in post_late, not in ibv_post_send.\n"),
+    ("stale-name", "tests/n1.cpp", "// Continues in post_late, not in ibv_post_send.\n"),
     ("repeated-name", "transport/p2p/log.h", ONCE),
     ("unfinished", "host/u.cpp", f"// {MARK}: later\n"),
     ("unfinished", "tests/CMakeLists.txt", "# FIX" + "ME\n"),
@@ -97,7 +97,6 @@ CLEAN = {
                       "char d = '\"'; /* volatile\n__device__ */ char e = '\\'';\n",
     "host/prose.cpp": 'int behind = 0;  // `behind` is a name here.\n// Of one text.\n// The same in its middle.\n'
                       'auto a = "behind";\n',
-    "tests/prose.cpp": "// The same, behind.\n",
     "host/all.cpp": '#include "transport/nic/nic.h"\n#include "bootstrap/bootstrap.h"\n'
                     "#include <gshmem/gshmem.h>\n",
     "host/long.cpp": "\n" * 600,

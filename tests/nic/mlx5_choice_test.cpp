@@ -133,8 +133,8 @@ TEST_CASE("several_devices_are_the_nearest_ones_and_equal_ones_are_spread") {
                                        {"mlx5_0", 1, Distance::kPix},
                                        {"mlx5_2", 1, Distance::kPix},
                                        {"mlx5_1", 1, Distance::kPix}};
-  // By name: 1, 3, 2, 0. Each rank gets two others while there are some, then a pair with another
-  // first device.
+  // The order by name is 1, 3, 2, 0. Each rank gets two others while there are some, then a pair
+  // with another first device.
   CHECK(choose_devices(four, 0, 2) == std::vector{1, 3});
   CHECK(choose_devices(four, 1, 2) == std::vector{2, 0});
   CHECK(choose_devices(four, 2, 2) == std::vector{3, 2});

@@ -176,7 +176,7 @@ void Client::ring() {
 }
 
 void Client::ring(std::uint64_t value) {
-  // Pairs with the acquire of WorkQueue::read_doorbell.
+  // Pairs with the acquire of WorkQueues::read_doorbells.
   std::atomic_ref<std::uint64_t>(*doorbell_).store(value, std::memory_order_release);
 }
 

@@ -82,7 +82,7 @@ double per_write(std::size_t batch) {
   });
 }
 
-/// The same calls to the provider alone: FI_MORE on all but the last one.
+/// Makes the calls of the executor to the provider directly: FI_MORE on all but the last one.
 double provider_per_write(std::size_t batch) {
   FabricDouble& rules = *fabric_double();
   rules.offer({"efa-direct"});

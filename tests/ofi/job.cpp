@@ -55,7 +55,7 @@ std::vector<Leg> legs() {
 }
 
 std::vector<Leg> data_legs() {
-  // What sanitizers find depends on the path, and hardly on the provider.
+  // Sanitizers find errors of a path, hardly of a provider.
   if (fabric_double() != nullptr && kSanitized)
     return {{.provider = "efa/efa-direct", .gdr = "auto", .adverse = true, .nics = 3},
             {.provider = "cxi", .gdr = "auto", .busy = true, .adverse = true},

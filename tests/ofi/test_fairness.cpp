@@ -207,7 +207,8 @@ TEST_CASE("a queue that fails releases at once what has not begun", "[ofi]") {
 }
 
 TEST_CASE("peers that never answer leave operations to others", "[ofi]") {
-  // As many as the executor has. Each queue may have 64 pending, so eight would take them all.
+  // The executor has this many operations. Each queue may have 64 pending, so eight would take them
+  // all.
   const std::size_t slow = GENERATE(1u, 7u, 8u, 9u, 30u);
   QueueRig rig(slow + 1, 10'000, 512);
   for (std::size_t i = 0; i < slow; ++i) post_writes(rig.clients[i], 100);

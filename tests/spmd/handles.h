@@ -60,7 +60,7 @@ class OwnedContexts {
   Handles handles_;
 };
 
-/// As Pe::rounds, but enough for every kind of transfer.
+/// The number is that of Pe::rounds, but enough for every kind of transfer.
 inline int rounds_of(const Pe& pe, int count) { return std::max(pe.rounds(count), 4); }
 
 /// Every handle transfers data to all PEs in turn, by every kind of put, announces it by a flag

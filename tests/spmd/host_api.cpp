@@ -1,4 +1,4 @@
-// What host threads may do between init and finalize, in both modes: queries, waits, and calls from
+// Host threads may do this between init and finalize, in both modes: queries, waits, and calls from
 // several threads of one PE.
 #include "tests/spmd/stream.h"
 #include "tests/spmd/teams.h"

@@ -70,13 +70,13 @@ class AlignTest {
     begin(list);
     for (const Scope scope : kScopes) check(list, scope, shape_of(pe_, scope));
   }
-  /// The same by blocks that give shared memory.
+  /// Copies by blocks that give shared memory.
   void check_by_smem(const std::vector<Transfer>& list) {
     by_smem_ = true;
     check(list);
     by_smem_ = false;
   }
-  /// The same by blocks of `threads` threads.
+  /// Copies by blocks of `threads` threads.
   void check_blocks(const std::vector<Transfer>& list, unsigned threads) {
     begin(list);
     check(list, Scope::kBlock, {.blocks = 2, .threads = threads});

@@ -148,7 +148,7 @@ struct Registration {
 
 }  // namespace gshmem::spmd
 
-/// SPMD_TEST(name_states_the_fact) { body with `pe` }
+/// Begins a body, which uses `pe`. Its name states a fact.
 #define SPMD_TEST(NAME)                                                                        \
   static void NAME(::gshmem::spmd::Pe& pe);                                                    \
   static const ::gshmem::spmd::Registration gshmem_registration_##NAME(#NAME, __FILE__, NAME); \

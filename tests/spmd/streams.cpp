@@ -36,7 +36,7 @@ struct Compare {
   }
 };
 
-/// What PE `pe` puts in a round.
+/// The value that PE `pe` puts in a round.
 std::uint64_t seed_of(const Pe& pe, int from, int round) {
   return mix(pe.seed(), static_cast<std::uint64_t>(from * 1000 + round));
 }

@@ -1,7 +1,6 @@
 // Measures what dormant communication costs a kernel: two streaming kernels, each alone and with
 // one call after a flag that is never set. check_registers.py compiles this unit and compares the
-// registers of STREAM_x and MARCH_x with those of STREAM_alone and MARCH_alone. calls.cu has the
-// other families.
+// registers of both kernels with a call and alone. calls.cu has the other families.
 #include <gshmem/burst.hpp>
 
 #include <cstddef>

@@ -2,7 +2,7 @@
 // its own device state when compiled without -rdc.
 #pragma once
 
-/// What a unit's kernels see; read from symmetric memory after the launch.
+/// The observations of a unit's kernels, read from symmetric memory after the launch.
 struct Seen {
   int my_pe, n_pes;
   int from_left;  ///< put by the PE on the left

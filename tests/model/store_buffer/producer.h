@@ -32,7 +32,7 @@ struct Payload {
   std::size_t queue = 0;
   std::uint64_t position = 0;
 };
-/// What a thread has put to a PE, and what its signals guarantee.
+/// The data that a thread has put to a PE, and what its signals guarantee.
 struct Shadow {
   std::array<char, kPartBytes> part{};
   /// The payloads before the next updates of each signal.

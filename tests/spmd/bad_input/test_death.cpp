@@ -1,5 +1,5 @@
-// A PE dies or leaves while the others need it: they are notified which one within a time limit,
-// finalize returns, and the dead PE leaves nothing behind.
+// A PE dies or leaves while the others need it: within a time limit they learn which one it was,
+// finalize returns, and nothing of the dead PE is left.
 #include "tests/sanitizers/sanitizers.h"
 #include "tests/spmd/bad_input/children.h"
 

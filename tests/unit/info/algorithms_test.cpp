@@ -208,7 +208,7 @@ TEST_CASE("calls_of_members_that_map_each_other_use_the_algorithm_of_the_table")
   CHECK(row_of(moved.table, "fcollect", "block").ranges ==
         std::vector<AlgorithmRange>{{1, 1, "packets", {"GSHMEM_FCOLLECT_PACKETS"}},
                                     {2, 0, "direct", {}}});
-  // As many as fit, which no variable changes.
+  // All calls that fit, which no variable changes.
   CHECK(row_of(moved.table, "broadcast", "warp").ranges ==
         std::vector<AlgorithmRange>{{1, 4096, "packets", {}}, {4097, 0, "direct", {}}});
   CHECK(row_of(moved.table, "reduce", "thread").ranges ==

@@ -182,7 +182,7 @@ struct TwoKeys {
     }
     return count;
   }
-  /// As overtaken(), with an atomic.
+  /// Counts like overtaken(), with an atomic.
   int passed(std::uint32_t first, std::uint32_t second) {
     int count = 0;
     for (std::uint64_t round = 0; round < 100; ++round) {

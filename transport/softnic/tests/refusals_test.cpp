@@ -1,4 +1,5 @@
-// What the soft NIC's control path refuses, one row per rule, and which entries its rules meet.
+// Tests the refusals of the soft NIC's control path, one row per rule, and which entries its rules
+// match.
 #include "transport/softnic/tests/softnic.h"
 #include "transport/softnic/rules.h"
 
