@@ -12,14 +12,14 @@ if(GSHMEM_LEG STREQUAL "" OR GSHMEM_LEG STREQUAL "release")
   set(GSHMEM_FIRST_LEG ON)
 endif()
 
-# What a contributor waits for: one of each kind of job, and no programs that take long to build or to run.
+# The leg that a contributor waits for: one job of each kind, and no programs that take long to build or to run.
 set(GSHMEM_QUICK_LEG OFF)
 if(GSHMEM_LEG STREQUAL "quick")
   set(GSHMEM_QUICK_LEG ON)
 endif()
 
-# gshmem_time_limit(VARIABLE SECONDS): when ctest ends a test that takes SECONDS at most on a quiet machine. A slower one
-# has time (tests/patience.h), but half an hour is enough for all.
+# gshmem_time_limit(VARIABLE SECONDS): the time after which ctest ends a test that takes at most SECONDS on a quiet
+# machine. A slower machine has more time (tests/patience.h), but half an hour is enough for all.
 file(STRINGS ${CMAKE_SOURCE_DIR}/tests/patience.h patience REGEX "constexpr int kPatience")
 string(REGEX REPLACE "[^0-9]" "" GSHMEM_TEST_PATIENCE "${patience}")
 function(gshmem_time_limit variable seconds)
@@ -29,7 +29,7 @@ function(gshmem_time_limit variable seconds)
   endif()
   set(${variable} ${limit} PARENT_SCOPE)
 endfunction()
-# Of what has no limit of its own.
+# The limit of tests that set none.
 gshmem_time_limit(GSHMEM_TEST_LIMIT 60)
 
 # The GPUs of this machine, or those that CUDA_VISIBLE_DEVICES names, when it is configured.
@@ -44,9 +44,9 @@ if(GSHMEM_CUDA)
   endif()
   string(REGEX REPLACE "[\n,]" ";" GSHMEM_TEST_GPUS "${GSHMEM_TEST_GPUS}")
 endif()
-# gshmem_take_gpus(COUNT LOCKS ENVIRONMENT): what the next test that needs COUNT GPUs locks, and a change of its
-# environment that names them to it. Each GPU is one test's at a time: jobs that take turns on one slow each other down
-# many times. Without GPUs nobody knows which there are where the tests run: they lock one thing.
+# gshmem_take_gpus(COUNT LOCKS ENVIRONMENT): the locks of the next test that needs COUNT GPUs, and a change of its
+# environment that names them. One test at a time uses a GPU, because jobs that share one slow each other down many
+# times. Without GPUs at configuration, it is not known which there are where the tests run, so they share one lock.
 function(gshmem_take_gpus count locks environment)
   list(LENGTH GSHMEM_TEST_GPUS all)
   if(all EQUAL 0)
@@ -76,9 +76,9 @@ function(gshmem_test_takes_gpus test count)
   set_property(TEST ${test} PROPERTY ENVIRONMENT_MODIFICATION ${environment})
 endfunction()
 
-# gshmem_test(NAME COMMAND... [LABELS l...] [PROCESSORS n] [GPUS n] [TIMEOUT s] [PROPERTIES p v...]): a test
-# that is a program. Exit 77 is a skip, with the reason on its output. PROCESSORS is how many PEs
-# keep a core busy, so that ctest -j does not oversubscribe the machine. What is labelled gpu takes GPUS, or 1.
+# gshmem_test(NAME COMMAND... [LABELS l...] [PROCESSORS n] [GPUS n] [TIMEOUT s] [PROPERTIES p v...]): a test that is a
+# program. Exit 77 is a skip, with the reason in its output. PROCESSORS is how many PEs keep a core busy, so that
+# ctest -j does not oversubscribe the machine. A test with the label gpu takes GPUS, or 1.
 function(gshmem_test name)
   cmake_parse_arguments(ARG "" "PROCESSORS;GPUS;TIMEOUT" "COMMAND;LABELS;PROPERTIES" ${ARGN})
   if(NOT ARG_GPUS)
@@ -92,7 +92,7 @@ function(gshmem_test name)
   endif()
   gshmem_time_limit(ARG_TIMEOUT ${ARG_TIMEOUT})
   set(name ${GSHMEM_TEST_PREFIX}${name})
-  # What keeps a core busy takes what jobs leave, whose PEs wait for each other.
+  # A test that keeps a core busy takes the cores that jobs leave, whose PEs wait for each other.
   list(POP_FRONT ARG_COMMAND program)
   if(TARGET ${program})
     set(program $<TARGET_FILE:${program}>)

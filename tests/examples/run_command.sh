@@ -1,8 +1,8 @@
 #!/bin/bash
-# run_command.sh SOURCE: the README's first command, as somebody types it who has just cloned the tree:
-# examples/run on a copy of the sources at a path with a space in it, with two PEs in CPU mode. It has to end
-# well, having run its three programs. The leg release compiles the library file by file and optimized: here it
-# is compiled in batches, quickly.
+# run_command.sh SOURCE: runs the README's first command, as typed by a user who has just cloned the tree:
+# examples/run on a copy of the sources at a path with a space, with two PEs in CPU mode. It must succeed and run its
+# three programs. The leg release compiles the library file by file and optimized; here it is compiled quickly, in
+# batches.
 set -eu
 folder=$(mktemp -d "${TMPDIR:-/tmp}/gshmem run.XXXXXX")
 trap 'rm -rf "$folder"' EXIT
@@ -17,7 +17,7 @@ tail -n 30 "$folder/output"
 for expected in "run: 2 PEs, GSHMEM_DEVICE=cpu" "bin/ring$" "bin/perftest/put_bw$" "bin/perftest/put_latency$"; do
   grep -q -- "$expected" "$folder/output" || { echo "examples/run did not say: $expected"; exit 1; }
 done
-# What it prints can be pasted, by root and with more PEs than cores.
+# The command that it prints can be pasted, by root and with more PEs than cores.
 line=$(grep -m1 '^\$ ' "$folder/output" | sed 's/^\$ //; s/-np 2/-np 9/')
 if ! (cd "$folder" && env -u OMPI_ALLOW_RUN_AS_ROOT -u OMPI_ALLOW_RUN_AS_ROOT_CONFIRM -u OMPI_MCA_rmaps_base_oversubscribe \
   -u PRTE_MCA_rmaps_default_mapping_policy sh -c "$line" > "$folder/pasted" 2>&1); then

@@ -1,5 +1,5 @@
 #!/bin/bash
-# down.sh FOLDER: ends what runs on the hosts of up.sh and removes them and FOLDER. May be called twice.
+# down.sh FOLDER: ends the programs on the hosts of up.sh and removes the hosts and FOLDER. It may be called twice.
 folder=$1
 [ -f "$folder/namespaces" ] || exit 0
 while read -r namespace; do

@@ -1,8 +1,8 @@
 #!/bin/bash
-# on_host.sh [options] HOST command...: runs a command on a host of up.sh, as ssh would: in its network, under its name,
-# with its own /dev/shm, IPC and processes, so that hosts share nothing by accident. Options are ssh's and
-# mean nothing here. HOSTS_FOLDER is the folder that up.sh was given. The command is not process 1 of its host, to which
-# signals do not do what they do elsewhere.
+# on_host.sh [options] HOST command...: runs a command on a host of up.sh, as ssh would: in its network, under its
+# name, with its own /dev/shm, IPC and processes, so that hosts share nothing by accident. Options are those of ssh
+# and have no effect. HOSTS_FOLDER is the folder that up.sh was given. The command is not process 1 of its host, which
+# handles signals differently.
 set -u
 while [[ $1 == -* ]]; do shift; done
 host=$1

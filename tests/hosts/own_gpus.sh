@@ -1,6 +1,6 @@
 #!/bin/bash
-# own_gpus.sh command...: on host h<i> of up.sh, with GPUs of its own: HOSTS_PES of those that this machine has (or
-# CUDA_VISIBLE_DEVICES names), behind those of the hosts before it.
+# own_gpus.sh command...: runs the command on host h<i> of up.sh, with GPUs of its own: HOSTS_PES of those that this
+# machine has (or CUDA_VISIBLE_DEVICES names), after those of the earlier hosts.
 set -u
 if [ -n "${CUDA_VISIBLE_DEVICES:-}" ]; then
   IFS=, read -ra all <<< "$CUDA_VISIBLE_DEVICES"

@@ -1,16 +1,16 @@
 #!/bin/bash
-# run.sh [options] HOSTS PES command...: runs `command` with PES PEs on each of HOSTS hosts, which are made for
-# this run and go with it. PEs find each other by GSHMEM_UID_ADDRESS. Succeeds when every PE ends as expected
-# and says what is expected; 77 with a reason where hosts cannot be made.
+# run.sh [options] HOSTS PES command...: runs `command` with PES PEs on each of HOSTS hosts, which are created for
+# this run and removed after it. PEs find each other by GSHMEM_UID_ADDRESS. Succeeds if every PE ends as expected and
+# prints the expected text; exits with 77 and a reason if hosts cannot be created.
 #   --launcher mpirun  Open MPI's mpirun starts the PEs and PMIx connects them
-#   --exit CODE        what PEs end with (0)
+#   --exit CODE        exit code of the PEs (0)
 #   --dead PE,...      these are killed by SIGKILL
-#   --expect TEXT      every PE (that is not dead) says this
+#   --expect TEXT      every PE (that is not dead) prints this
 #   --networks several hosts have more networks than the one between them (up.sh)
 #   --cut PORT         this port of the switch goes down when a PE makes the file $HOSTS_FOLDER/ready: p<i> is
 #                      that of h<i>'s eth0, q<i> that of its eth1
 #   --heal SECONDS     and comes up again after so long
-#   --limit SECONDS    not over by then: says where its threads are, ends, and fails
+#   --limit SECONDS    the time limit; after it, run.sh prints where the threads are, ends, and fails
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 launcher=uid want=0 dead= expect= cut= heal= networks=one limit=
@@ -46,7 +46,7 @@ folder=$(mktemp -d "${TMPDIR:-/tmp}/gshmem-hosts.XXXXXX") || exit 1
 export HOSTS_FOLDER=$folder
 trap '"$here/down.sh" "$folder"' EXIT
 trap 'exit 130' INT TERM
-# SIGKILL runs no trap: this process, which is nobody's child, cleans up after that.
+# SIGKILL runs no trap: this process, which has no parent, cleans up after it.
 (setsid bash -c 'tail --pid="$0" -f /dev/null; exec "$1" "$2"' $$ "$here/down.sh" "$folder" \
   < /dev/null > /dev/null 2>&1 &)
 if ! why=$("$here/up.sh" "$folder" "$hosts" "$networks" 2>&1); then
@@ -86,7 +86,7 @@ else
   total=1
 fi
 
-# What ctest ends has said nothing: ends it before.
+# A test that ctest ends has printed nothing: this ends it earlier.
 where_it_is() {
   local namespace pid task
   while read -r namespace; do
@@ -122,7 +122,7 @@ for ((pe = 0; pe < total; ++pe)); do
     { echo "PE $pe does not say: $expect"; failed=1; }
 done
 [ -z "$limit" ] || kill "$watcher" 2> /dev/null
-# What failed comes before the output as a whole, of which a reader may have the first part only.
+# The errors come before the whole output, of which a reader may have the first part only.
 if [ $failed = 1 ]; then
   (cd "$folder" && grep -nE -A 8 'FAILED|ERROR: .*(fault|PE [0-9]+ )|terminate called|mpirun (noticed|has)|ORTE|PMIx' \
     $(seq 0 $((total - 1))) /dev/null | head -n 60)

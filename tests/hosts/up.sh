@@ -1,20 +1,20 @@
 #!/bin/bash
-# up.sh FOLDER N [several]: N hosts h0..h(N-1), each a network namespace of this machine, joined by a bridge in a
-# namespace of its own; h<i> has the address 10.77.0.<i+1>. All names start with a prefix of this run, which FOLDER
-# keeps together with the hosts file. down.sh takes it all away again. "several": every host has more
-# networks. Before eth0 in the system's order: pod0 leads nowhere and has the same address on all hosts, as bridges of
-# containers have; part0 connects h0 and h1 only. Behind it: eth1 connects all (10.78.0.<i+1>); own0, which is where libfabric
-# looks first, leads nowhere from a network of its own. eth0 has an IPv6 address, fd77::<i+1>, too.
+# up.sh FOLDER N [several]: makes N hosts h0..h(N-1), each a network namespace of this machine, joined by a bridge in
+# a namespace of its own; h<i> has the address 10.77.0.<i+1>. All names begin with a prefix of this run, which FOLDER
+# keeps together with the hosts file. down.sh removes all of it. "several": every host has more networks. Two come
+# before eth0 in the system's order: pod0 leads nowhere and has the same address on all hosts, like bridges of
+# containers; part0 connects h0 and h1 only. Two come after it: eth1 connects all (10.78.0.<i+1>); own0, which
+# libfabric tries first, leads nowhere from a network of its own. eth0 has an IPv6 address, fd77::<i+1>, too.
 set -eu
 folder=$1
 n=$2
 networks=${3:-one}
-prefix=gshmem.${folder##*.}-  # of mktemp: process numbers are one namespace's own
+prefix=gshmem.${folder##*.}-  # mktemp's suffix: process numbers are local to a namespace
 echo "$prefix" > "$folder/prefix"
 echo "127.0.0.1 localhost" > "$folder/hosts"
 : > "$folder/namespaces"
 
-add() {  # only what is listed is ever deleted
+add() {  # down.sh deletes only what is listed
   ip netns add "$prefix$1"
   echo "$prefix$1" >> "$folder/namespaces"
 }

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# Installs into a prefix, or builds an outside project against that prefix and runs it as one PE: outside/ is
-# for gshmem, for_nvshmem/ for NVSHMEM; or, by add_subdirectory, one that has gshmem's sources in itself: inside/.
+# Installs into a prefix, or builds an outside project with that prefix and runs it as one PE: outside/ is for gshmem,
+# for_nvshmem/ for NVSHMEM. inside/ is a project that contains gshmem's sources, by add_subdirectory.
 # Usage: build_and_run.sh install|find_package|pkg_config|nvcc|nvshmem_... BUILD-FOLDER WORK-FOLDER [NAME]
-# NAME: of the folder in WORK-FOLDER to build in.
+# NAME is the name of the build folder in WORK-FOLDER.
 set -euo pipefail
 way=$1 build=$2 work=$3
 prefix="$work/a prefix"
 outside=$(cd "$(dirname "$0")" && pwd)/outside
 
-# Nothing of the build tree or of another installation may help.
+# The build tree and other installations must not help.
 unset CPATH LIBRARY_PATH LD_LIBRARY_PATH CMAKE_PREFIX_PATH PKG_CONFIG_PATH gshmem_DIR NVSHMEM_HOME NVSHMEM_DIR \
   MAKEFLAGS
 export GSHMEM_DEVICE=cpu GSHMEM_BOOTSTRAP=single
@@ -29,7 +29,7 @@ skip() {
   exit 77
 }
 
-# run COMMAND...: one PE that says so.
+# run COMMAND...: one PE that prints its success.
 run() {
   local said
   said=$("$@") || { echo "$*: $said, exit status $?"; return 1; }
@@ -48,7 +48,7 @@ pc_file=$(find "$prefix" -name gshmem.pc)
 libdir=$(dirname "$pc_file")/..
 nvshmem=$(cd "$libdir" && pwd)/gshmem/nvshmem
 for_nvshmem=$(dirname "$outside")/for_nvshmem
-# make_nvshmem TARGET...: in the target folder, as users of NVSHMEM call it.
+# make_nvshmem TARGET...: runs make in the target folder, as users of NVSHMEM do.
 make_nvshmem() {
   cp "$for_nvshmem"/* "$target"
   make -s -C "$target" NVSHMEM_HOME="$nvshmem" CXX="${CXX:-g++}" \
@@ -72,7 +72,7 @@ case $way in
     ;;
   pkg_config)
     command -v pkg-config > /dev/null || skip "no pkg-config"
-    # What a shell makes of the flags, as in a rule of make.
+    # A shell must parse the flags like a rule of make.
     eval "flags=($(gshmem_flags --cflags --libs))"
     "${CXX:-g++}" -std=c++17 -Wall -Wextra -Werror "$outside/hello.cpp" -o "$target/hello" \
       "${flags[@]}" -Wl,-rpath,"$libdir"
@@ -81,7 +81,7 @@ case $way in
   nvcc)
     [[ -n ${CUDACXX:-} ]] || skip "built without nvcc, for CPU mode only"
     command -v pkg-config > /dev/null || skip "no pkg-config"
-    # nvcc hands a path with a space on in two.
+    # nvcc splits a path with a space.
     ln -s "$prefix" "$target/prefix"
     eval "flags=($(gshmem_flags --define-variable=prefix="$target/prefix" --cflags --libs))"
     "$CUDACXX" -arch=sm_90 -x cu "$outside/hello.cpp" -o "$target/hello" \
@@ -105,7 +105,7 @@ case $way in
     command -v make > /dev/null || skip "no make"
     mkdir "$target/stubs"
     for name in cuda nvidia-ml; do "${CXX:-g++}" -shared -x c++ /dev/null -o "$target/stubs/lib$name.so"; done
-    # nvcc hands a path with a space on in two.
+    # nvcc splits a path with a space.
     ln -s "$nvshmem" "$target/nvshmem"
     make_nvshmem cuda DRIVER_STUBS=stubs NVSHMEM_HOME=nvshmem
     export LD_LIBRARY_PATH=$nvshmem/lib
@@ -126,7 +126,7 @@ case $way in
       run_with_gpu "$target/ring"
       run_with_gpu "$target/ring_static"
     fi
-    # Who names the prefix of gshmem alone wants another NVSHMEM, or none.
+    # A user who names only gshmem's prefix wants another NVSHMEM, or none.
     if cmake -S "$for_nvshmem" -B "$target/none" -DCMAKE_PREFIX_PATH="$prefix" > "$target/none.log" 2>&1; then
       echo "find_package(NVSHMEM) finds ours in $prefix"
       exit 1
@@ -134,7 +134,7 @@ case $way in
     grep -q 'Could not find a package configuration file provided by "NVSHMEM"' "$target/none.log"
     ;;
   nvshmem_headers)
-    # Each path alone with one -I; then orders that programs have.
+    # Each path alone with one -I; then orders that programs use.
     compile() {
       local language=$1 standard=$2
       shift 2
@@ -144,7 +144,7 @@ case $way in
     cuda_include=
     cd "$nvshmem/include"
     count=0
-    # NVSHMEM's private structs: the compiler says what there is instead.
+    # NVSHMEM's private structs are missing: the compiler names the alternative.
     refused=device_host_transport/nvshmem_common_ibgda.h
     for language in "c c11" "c++ c++17"; do
       # shellcheck disable=SC2086
@@ -164,12 +164,12 @@ case $way in
     done < <(find . -path ./gshmem -prune -o -type f -printf '%P\n')
     echo "$count headers"
     ((count > 15))
-    # Of programs that were written with NVSHMEM's own headers before them.
+    # These programs were first written with NVSHMEM's own headers.
     for header in device/nvshmem_device_macros.h device_host_transport/nvshmem_common_transport.h \
       non_abi/device/threadgroup/nvshmemi_common_device_defines.cuh non_abi/nvshmemx_error.h; do
       compile c++ c++17 "$header"
     done
-    # What they use of them: perftest/common/utils.cu prints so.
+    # perftest/common/utils.cu prints these fields.
     cat > "$target/error.h" <<< 'inline void failed(int code) { NVSHMEMI_ERROR_PRINT("error %d", code); }
       NVSHMEMI_STATIC NVSHMEMI_DEVICE_INLINE int set() { return NVSHMEM_SIGNAL_SET; }
       int use() { return set(); }'
@@ -187,7 +187,7 @@ case $way in
       compile c++ c++17 nvshmem.h "$target/types.h"
       compile c c11 nvshmem.h "$target/types.h"
     fi
-    # Nor does gshmem's own prefix hide another NVSHMEM that comes after it.
+    # gshmem's own prefix does not hide another NVSHMEM that comes after it.
     mkdir "$target/other"
     echo '#define OTHER_NVSHMEM' | tee "$target/other/nvshmem.h" > "$target/other/nvshmemx.h"
     for header in nvshmem.h nvshmemx.h; do

@@ -1,5 +1,5 @@
 #!/bin/sh
-# needed.sh READELF LIBRARY...: each of these needs no library but those that every system with C++ has.
+# needed.sh READELF LIBRARY...: checks that these need no library besides those that every system with C++ has.
 readelf=$1
 shift
 status=0

@@ -3,12 +3,11 @@
 # time limits and the prefix of the leg are the same everywhere.
 
 # Suppressions of leaks that are PMIx's and Open MPI's own; harmless without sanitizers.
-# The sanitizers divide their options at spaces, too. Clang 14 keeps a list of thread-local memory
-# of loaded libraries that is wrong with this glibc: LeakSanitizer would follow it and crash
-# ("Tracer caught signal 11").
+# The sanitizers split their options at spaces, too. With this glibc, clang 14 keeps a wrong list of thread-local
+# memory of loaded libraries: LeakSanitizer would follow it and crash ("Tracer caught signal 11").
 set(GSHMEM_TEST_ENVIRONMENT
   "LSAN_OPTIONS=suppressions='${CMAKE_SOURCE_DIR}/tests/sanitizers/lsan.supp':print_suppressions=0:intercept_tls_get_addr=0")
-# How long the PEs of a job wait for each other, unless that is tested.
+# The time limit of PEs that wait for each other, unless a test sets its own.
 math(EXPR bootstrap_timeout "60 * ${GSHMEM_TEST_PATIENCE}")
 set(GSHMEM_TEST_BOOTSTRAP GSHMEM_BOOTSTRAP_TIMEOUT=${bootstrap_timeout})
 set(GSHMEM_TEST_TSAN
@@ -26,8 +25,8 @@ if(GSHMEM_MPIRUN)
   endif()
 endif()
 
-# gshmem_use_catch(TARGET): links Catch2, whose one header takes longer to compile than most tests: all
-# programs share one precompiled form of it. Its owner has no definitions that they lack.
+# gshmem_use_catch(TARGET): links Catch2, whose one header takes longer to compile than most tests. All programs share
+# one precompiled form of it, whose owner has only definitions that they have, too.
 function(gshmem_use_catch target)
   if(NOT TARGET catch_header)
     file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/tests/catch_header.cpp
@@ -71,8 +70,8 @@ function(gshmem_discover_cases target label kind spec environment)
   set(cases cases_of_${target}_${label}_${kind})
   catch_discover_tests(${target} TEST_SPEC "${spec}" TEST_LIST ${cases} TEST_PREFIX "${GSHMEM_TEST_PREFIX}${label}."
     PROPERTIES SKIP_REGULAR_EXPRESSION "skipped: " ${ARGN} TIMEOUT ${GSHMEM_TEST_LIMIT})
-  # A list given there is evaluated as often as that version of Catch2 does: too often, and all but its
-  # first element are lost. So ctest sets these two where it has read the cases.
+  # Some versions of Catch2 evaluate such a list several times: all but its first element are lost. So ctest sets
+  # these two after it has read the cases.
   file(WRITE ${CMAKE_CURRENT_BINARY_DIR}/${cases}.cmake "set(environment [==[${environment}]==])
 foreach(case IN LISTS ${cases})
   set_tests_properties(\${case} PROPERTIES LABELS \"${kind};${label}\" ENVIRONMENT \"\${environment}\")
@@ -80,8 +79,8 @@ endforeach()\n")
   set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES ${CMAKE_CURRENT_BINARY_DIR}/${cases}.cmake)
 endfunction()
 
-# gshmem_add_launched_test(NAME LABEL PROCESSES TIMEOUT command...): what the launchers share. More PEs
-# than 4 count as 4: they wait for each other, and a test of all of ctest's places is left for the end, alone.
+# gshmem_add_launched_test(NAME LABEL PROCESSES TIMEOUT command...): shared by the launchers. More than 4 PEs count as
+# 4: they wait for each other, and ctest would run a test that takes all of its slots last and alone.
 # Where LABEL has gpu, the test takes as many GPUs as the command's `--gpus n` says, or 1.
 function(gshmem_add_launched_test name label processes timeout)
   gshmem_time_limit(timeout ${timeout})
@@ -130,8 +129,8 @@ function(gshmem_add_mpirun_test name processes)
   endif()
 endfunction()
 
-# gshmem_add_gpu_test(NAME n command...): `command` on n processes under mpirun with a GPU each, or on one GPU under
-# MPS where there are fewer.
+# gshmem_add_gpu_test(NAME n command...): runs `command` on n processes under mpirun with a GPU each, or on one GPU
+# under MPS if there are fewer.
 function(gshmem_add_gpu_test name processes)
   set(name ${GSHMEM_TEST_PREFIX}${name})
   set(command sh -c "echo 'skipped: no Open MPI mpirun' && exit 77")

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# other_host.sh PROGRAM: two PEs of which one believes to be on another host (a UTS namespace of its own).
-# Without a NIC both must fail and name the PE, the hosts and the variable. Needs root for the namespace; else skipped.
+# other_host.sh PROGRAM: runs two PEs of which one believes that it is on another host (a UTS namespace of its own).
+# Without a NIC both must fail and name the PE, the hosts and the variable. It needs root for the namespace, otherwise
+# it is skipped.
 set -u
 program=$1
 if ! unshare --uts true 2> /dev/null; then
@@ -10,7 +11,7 @@ fi
 export GSHMEM_NIC=none GSHMEM_DEVICE=cpu GSHMEM_BOOTSTRAP=uid GSHMEM_UID_SIZE=2 GSHMEM_BOOTSTRAP_TIMEOUT=300
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
-# Below the ports that the kernel gives to clients; somebody else's test may still have taken one.
+# The port is below those that the kernel gives to clients, but another test may still use it.
 for _ in 1 2 3; do
   export GSHMEM_UID_ADDRESS=127.0.0.1:$((12000 + RANDOM % 18000))
   GSHMEM_UID_RANK=1 unshare --uts sh -c "hostname elsewhere; exec '$program'" > "$folder/1" 2>&1 &

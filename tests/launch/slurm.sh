@@ -1,7 +1,7 @@
 #!/bin/bash
-# slurm.sh NODES TASKS command...: runs `command` with srun --mpi=pmix on NODES virtual nodes of this
-# machine, TASKS per node. Everything lives in one temporary folder, listens on 127.0.0.1, and ends
-# with this script. Exits with srun's status, or 77 with a reason where Slurm cannot run.
+# slurm.sh NODES TASKS command...: runs `command` with srun --mpi=pmix on NODES virtual nodes of this machine, TASKS
+# per node. All its files are in one temporary folder, its daemons listen on 127.0.0.1 and end with this script. Exits
+# with srun's status, or with 77 and a reason if Slurm cannot run.
 set -u
 nodes=$1
 tasks=$2
@@ -16,7 +16,7 @@ done
 
 dir=$(mktemp -d "${TMPDIR:-/tmp}/gshmem-slurm.XXXXXX") || exit 1
 pids=()
-end() {  # end PID: an srun without its step daemons goes on waiting at SIGTERM
+end() {  # end PID: an srun without its step daemons goes on waiting after SIGTERM
   kill "$1" 2>/dev/null
   for ((tries = 0; tries < 100; ++tries)); do
     kill -0 "$1" 2>/dev/null || break
@@ -28,11 +28,11 @@ end() {  # end PID: an srun without its step daemons goes on waiting at SIGTERM
 cleanup() {
   trap - EXIT INT TERM
   scancel --state=running --state=pending 2>/dev/null
-  # Slurm's daemons before munged, which they talk to while they end.
+  # Slurm's daemons end before munged, which they use until then.
   for ((i = ${#pids[@]} - 1; i >= 0; --i)); do
     end "${pids[i]}"
   done
-  # A step daemon leaves its parent; it and what it started carry our SLURM_CONF.
+  # A step daemon leaves its parent, but it and its children have this SLURM_CONF.
   for env in /proc/[0-9]*/environ; do
     pid=${env#/proc/}
     pid=${pid%/environ}
@@ -44,7 +44,7 @@ cleanup() {
 trap cleanup EXIT
 trap 'exit 130' INT TERM
 
-free_port() {  # a port that nobody listens on, from the range below the ephemeral ones
+free_port() {  # an unused port from the range below the ephemeral ones
   local port
   while :; do
     port=$((12000 + RANDOM % 18000))
@@ -97,8 +97,8 @@ ReturnToService=2
 SlurmdParameters=config_overrides
 PartitionName=p Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 CONF
-# Nothing above asks for control groups, but since 23.11 slurmd ends where it finds none, as in containers,
-# unless they are of version 1, which it looks for only when it needs them.
+# Nothing above requests control groups, but since 23.11 slurmd ends if it finds none, as in containers, unless they
+# are of version 1, which it looks for only when it needs them.
 echo "CgroupPlugin=cgroup/v1" >"$dir/cgroup.conf"
 for ((n = 0; n < nodes; ++n)); do
   mkdir -p "$dir/spool/n$n" "$dir/tmp/n$n"

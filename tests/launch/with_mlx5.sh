@@ -1,6 +1,6 @@
 #!/bin/bash
-# with_mlx5.sh N command...: runs `command` with GSHMEM_NIC=mlx5 where N ports of such cards are active, else says
-# what there is and exits with 77.
+# with_mlx5.sh N command...: runs `command` with GSHMEM_NIC=mlx5 if N ports of such cards are active. Otherwise it
+# prints which ports there are and exits with 77.
 need=$1
 shift
 active=0 found=

@@ -1,7 +1,7 @@
 #!/bin/bash
-# with_mps.sh command...: runs `command` with GSHMEM_DEVICE=cuda on the first GPU that this process may
-# use, under an MPS daemon of its own with its own folder of pipes, which it then ends. Exits with 77
-# and says why where there is no GPU or MPS does not start.
+# with_mps.sh command...: runs `command` with GSHMEM_DEVICE=cuda on the first GPU that this process may use, under an
+# MPS daemon with its own folder of pipes, which it ends afterwards. Exits with 77 and a reason if there is no GPU or
+# MPS does not start.
 set -u
 skip() {
   echo "skipped: $1"
@@ -14,7 +14,7 @@ folder=$(mktemp -d "${TMPDIR:-/tmp}/gshmem-mps.XXXXXX") || exit 1
 export CUDA_MPS_PIPE_DIRECTORY=$folder/pipe CUDA_MPS_LOG_DIRECTORY=$folder/log
 mkdir "$CUDA_MPS_PIPE_DIRECTORY" "$CUDA_MPS_LOG_DIRECTORY"
 
-# Its clients number the GPUs that it was given from 0 on.
+# Its clients number its GPUs from 0.
 CUDA_VISIBLE_DEVICES=$(cut -d, -f1 <<< "${CUDA_VISIBLE_DEVICES:-0}") \
   nvidia-cuda-mps-control -f > "$folder/said" 2>&1 &
 daemon=$!

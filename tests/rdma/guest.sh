@@ -1,8 +1,8 @@
 #!/bin/bash
-# guest.sh SPMD TRAFFIC [all|lossy [BODY...]]: what soft_roce.sh does in the virtual machine. Two Soft-RoCE NICs, rxe0 and rxe1, over the two ends
-# of a cable (veth) and one PE on each; all that the PEs tell each other beside the bootstrap goes over it by
-# libfabric's verbs;ofi_rxm. First as it is, then with 2 % of the packets lost, then the link goes down. Or all bodies, in jobs of a
-# few, as they are (all) or with packets lost (lossy).
+# guest.sh SPMD TRAFFIC [all|lossy [BODY...]]: the part of soft_roce.sh that runs in the virtual machine. There are
+# two Soft-RoCE NICs, rxe0 and rxe1, on the two ends of a cable (veth), and one PE on each. All traffic of the PEs
+# beside the bootstrap uses it by libfabric's verbs;ofi_rxm: first unchanged, then with 2 % of the packets lost, then
+# the link goes down. Or it runs all bodies, in jobs of a few, without losses (all) or with packets lost (lossy).
 set -u
 spmd=$1
 traffic=$2
@@ -11,7 +11,7 @@ export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/t
 work=$(mktemp -d) || exit 1
 ulimit -l unlimited
 
-# The bodies, by what they take (emulated, two cores): no more than fits the time of the test.
+# The bodies, by their duration (emulated, two cores): only as many as fit the time limit of the test.
 clean=(
   amo_of_every_type_returns_and_leaves_the_right_value
   barrier_all_by_host_threads_holds_all_pes
@@ -54,8 +54,8 @@ uptime_s() { cut -d' ' -f1 /proc/uptime; }
 say() { echo "== $* ($(uptime_s) s)"; }
 die() { say "FAILED: $*"; exit 1; }
 
-# Both ends belong to this one machine, which would talk to itself without the cable: so what goes out of one end
-# must be routed to the other, and the other must take what comes from an address of its own.
+# Both ends belong to this one machine, which would reach itself without the cable. So packets that leave one end must
+# be routed to the other, and the other must accept packets from a local address.
 set_up_network() {
   ip link set lo up
   ip link add v0 type veth peer name v1 || return 1
@@ -81,7 +81,7 @@ set_up_network() {
 
 counter() { cat "/sys/class/infiniband/$1/ports/1/hw_counters/$2"; }
 
-# pes SECONDS COMMAND...: a PE on each NIC.
+# pes SECONDS COMMAND...: runs a PE on each NIC.
 pes() {
   local seconds=$1 rank status=0 pids=()
   shift
@@ -101,7 +101,7 @@ pes() {
   return $status
 }
 
-# bodies SECONDS BODY...: in one job; each must have said that it is good, not that it is left out.
+# bodies SECONDS BODY...: runs them in one job; each must have reported success, not that it is left out.
 bodies() {
   local seconds=$1 body status=0
   shift
@@ -112,8 +112,8 @@ bodies() {
   return $status
 }
 
-# in_jobs_of N BODY...: all of them, however many fail. A job that fails is run again body by body, which tells the bad ones
-# from those that came behind; when all are good alone, that is a failure too.
+# in_jobs_of N BODY...: runs all of them, however many fail. A failed job is run again body by body, which separates
+# the bad ones from those after them; if all of them succeed alone, that is a failure, too.
 in_jobs_of() {
   local n=$1 bad=() body job
   shift

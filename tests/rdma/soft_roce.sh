@@ -1,8 +1,9 @@
 #!/bin/bash
-# soft_roce.sh FOLDER SPMD TRAFFIC [all|lossy [BODY...]]: genuine RDMA without a NIC. Two PEs over libfabric's verbs provider on
-# two Soft-RoCE devices in a virtual machine (guest.sh), which FOLDER keeps. 77 with a reason where there can be none.
-# Without more words the test of ctest, which fits its time. By hand, "all" runs every body (or those named) however
-# many fail, "lossy" the same with packets lost; SOFT_ROCE_SECONDS bounds them (an hour).
+# soft_roce.sh FOLDER SPMD TRAFFIC [all|lossy [BODY...]]: genuine RDMA without a NIC. Two PEs over libfabric's verbs
+# provider on two Soft-RoCE devices in a virtual machine (guest.sh), which FOLDER keeps. Exits with 77 and a reason if
+# that is not possible. Without further words it runs the test of ctest, which fits its time. By hand, "all" runs
+# every body (or those named) however many fail, "lossy" does so with packets lost; SOFT_ROCE_SECONDS bounds them (an
+# hour).
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 folder=$1
@@ -25,7 +26,7 @@ ls /etc/libibverbs.d/rxe.driver > /dev/null 2>&1 || skip "no rxe driver of libib
 
 mkdir -p "$folder"
 job=$(mktemp -d "$folder/job.XXXXXX") || exit 1
-# The guest runs the programs from below /tmp, where a tree may lie, too.
+# The guest runs the programs from a folder below /tmp, where a tree may be, too.
 programs=$(mktemp -d "/tmp/gshmem vm.XXXXXX") || exit 1
 trap 'rm -rf "$job" "$programs"' EXIT
 ln -s "$spmd" "$programs/spmd"

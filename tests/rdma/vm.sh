@@ -1,9 +1,9 @@
 #!/bin/bash
-# vm.sh FOLDER JOB SECONDS: boots a virtual machine with a kernel of Debian's, runs JOB/run.sh in it as root and exits with
-# its status; 77 with a reason where that cannot be had. The machine sees the files of this one as they are (9p, read-only
-# below a tmpfs), so that every program built here runs there, and JOB at /run/job, writable. It has the modules of Soft-RoCE
-# and no network but what the job makes. Emulated (TCG), because KVM is not everywhere. FOLDER keeps the kernel for the next
-# run. After SECONDS the machine is switched off: status 124.
+# vm.sh FOLDER JOB SECONDS: boots a virtual machine with a kernel of Debian, runs JOB/run.sh in it as root and exits
+# with its status; exits with 77 and a reason if that is not possible. The machine sees the files of this one (9p,
+# read-only below a tmpfs), so that every program built here runs there, and JOB at /run/job, writable. It has the
+# modules of Soft-RoCE and no network besides the one that the job makes. It is emulated (TCG), because KVM is not
+# everywhere. FOLDER keeps the kernel for the next run. After SECONDS the machine is switched off: status 124.
 set -u
 folder=$(mkdir -p "$1" && cd "$1" && pwd)
 job=$(cd "$2" && pwd)
@@ -48,7 +48,7 @@ off
 END
 }
 
-# The modules and all they depend on, as paths below the folder of modules.
+# The modules and all modules that they need, as paths below the folder of modules.
 with_dependencies() {  # with_dependencies MODULES.DEP NAME...
   awk -v wanted="${*:2}" '
     { path = substr($1, 1, length($1) - 1); name = path
@@ -76,7 +76,7 @@ build_image() {
       skip "the kernel package $package cannot be downloaded: $(tail -n 1 download.log)"
   fi
   deb=$(ls "$package"_*.deb | tail -n 1)
-  # All modules are needed to know what depends on what; 400 MB for the length of this function.
+  # All modules are needed to know the dependencies: 400 MB for the duration of this function.
   # In usr/lib since Debian 13.
   dpkg --fsys-tarfile "$deb" | tar -x -C unpacked --transform 's,^\./usr/lib/,./lib/,' --wildcards './boot/vmlinuz*' \
     '*lib/modules/*/modules.*' '*lib/modules/*/kernel/drivers/infiniband/*' \
@@ -100,7 +100,7 @@ build_image() {
   rm -rf unpacked initramfs
 }
 
-# Made by this very script.
+# This script creates it.
 stamp=$(cksum < "${BASH_SOURCE[0]}")
 if [ "$(cat "$folder/stamp" 2> /dev/null)" != "$stamp" ]; then
   (build_image) || exit $?
