@@ -13,7 +13,7 @@ BOUND = 0.9
 
 
 def lines_of(root):
-    """Lines of the product and of the tests."""
+    """Returns the lines of the product and of the tests."""
     product = tests = 0
     for top in TOP:
         for folder, _, files in os.walk(os.path.join(root, top)):

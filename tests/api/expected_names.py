@@ -6,7 +6,7 @@ Imported by names_test.py.
 
 import re
 
-# The release of NVSHMEM whose names these are.
+# The release of NVSHMEM that has these names.
 NVSHMEM_RELEASE = (3, 8, 0)
 
 # Type sets: OpenSHMEM 1.5, tables 3 (RMA), 4 and 5 (atomics), 6 (point-to-point synchronization),
@@ -26,7 +26,7 @@ REDUCE_NUM = [t for t in RMA if t != "ptrdiff"]
 COMPLEX = ["complexd", "complexf"]
 SCOPES = ("_warp", "_block")
 
-# Host functions that are in no family; the last two groups are gshmem's own.
+# Host functions that are in no family. The last two groups are gshmem's own.
 SETUP = ("init init_thread query_thread finalize global_exit info_get_version info_get_name malloc "
          "calloc align free team_split_strided team_split_2d team_get_config team_destroy").split()
 SETUP_X = ("init_attr init_status get_uniqueid set_attr_uniqueid_args set_attr_mpi_comm_args "
@@ -39,11 +39,11 @@ OWN_1_6 = ["query_initialized", "ctx_session_start", "ctx_session_stop"]
 OWN = "pcontrol realloc malloc_with_hints ctx_create ctx_destroy ctx_get_team team_create_ctx".split()
 OWN_X = ("set_attr_thread_args thread_world_create thread_world_destroy pe_handle bind_thread "
          "last_fault qp_destroy").split()
-# NVSHMEM's other names for the same.
+# Other names of NVSHMEM for the same functions.
 NVSHMEM_X = "hostlib_init_attr hostlib_finalize".split()
-# Declared where CUDA's headers are.
+# Declared only if CUDA's headers are there.
 LAUNCH_X = ["collective_launch", "collective_launch_attr", "collective_launch_query_gridsize"]
-# What headers and programs need of the library, and no user calls.
+# Functions of the library that headers and programs use, and that users do not call.
 INTERNAL = ("gshmemi_ambient gshmemi_host_fault gshmemi_register_unit gshmemi_unregister_unit "
             "gshmemi_abi_number gshmemi_agree_status gshmemi_by_nvshmem "
             "gshmemi_enter_gpu gshmemi_leave_gpu gshmemi_launch_on_host gshmemi_run_threads").split()
@@ -108,7 +108,7 @@ def waits():
 
 
 def collectives():
-    """Of NVSHMEM, for the calling thread."""
+    """Returns NVSHMEM's names for the calling thread."""
     names = [f"{t}_{op}" for t in RMA for op in ("alltoall", "broadcast", "fcollect")]
     names += ["alltoallmem", "broadcastmem", "fcollectmem"]
     assert len(names) == 3 * 26
@@ -118,7 +118,7 @@ def collectives():
 
 
 def own_collectives():
-    """What NVSHMEM has not: of OpenSHMEM 1.5 and 1.6, and the same for more types."""
+    """Returns names that NVSHMEM lacks: those of OpenSHMEM 1.5 and 1.6, and the same for more types."""
     pairs = reduce_pairs(["ptrdiff"], []) + [f"{t}_{op}" for t in COMPLEX for op in ("sum", "prod")]
     names_ = [f"{pair}_{end}" for pair in pairs for end in ("reduce", "reducescatter")]
     names_ += [f"{t}_sum_{scan}" for t in RMA + COMPLEX for scan in ("inscan", "exscan")]
@@ -127,7 +127,7 @@ def own_collectives():
 
 
 def on_contexts():
-    """(thread names, warp and block names) of what takes a context: OpenSHMEM's for threads."""
+    """Returns (thread names, warp and block names) of calls with a context. OpenSHMEM has them for threads."""
     rma_thread, rma_groups = rma()
     signal_thread, signal_groups = put_signal()
     half, floats = float_atomics()
@@ -138,7 +138,7 @@ def on_contexts():
 
 
 def on_queues():
-    """What takes queue handles: NVSHMEM's, without qp_create."""
+    """Returns the calls with queue handles: NVSHMEM's, without qp_create."""
     shapes = [f"{t}_{op}" for t in RMA for op in ("put", "get", "put_nbi", "get_nbi", "put_signal",
                                                   "put_signal_nbi")]
     thread, groups = scoped(shapes + ["fence", "quiet"])
@@ -148,7 +148,7 @@ def on_queues():
 
 
 def on_streams(p):
-    """Host only, and all extensions. Of waits those that have one stream to hold."""
+    """Returns names for the host only, and all extensions. Only waits on one object have a form on a stream."""
     signals = [f"{stem}_signal{nbi}" for stem in [f"{t}_put" for t in RMA] +
                [f"put{n}" for n in SIZES] + ["putmem"] for nbi in ("", "_nbi")]
     waits_ = [f"{t}_wait_until{end}" for t in WAIT for end in ("", "_all", "_all_vector")]
@@ -167,7 +167,7 @@ def reduce_pairs(numbers, bits):
 
 
 def device_names(p):
-    """What device code can call (and hosts, too): full names for the prefix `p`."""
+    """Returns the functions that device code can call (and hosts, too): full names for the prefix `p`."""
     rma_thread, rma_groups = rma()
     signal_thread, signal_groups = put_signal()
     barrier_thread, barrier_groups = scoped(["barrier_all", "sync_all", "barrier", "team_sync"])
@@ -193,7 +193,7 @@ def device_names(p):
 
 
 def host_names(p):
-    """What hosts can call besides: full names for the prefix `p`."""
+    """Returns the functions that only hosts can call: full names for the prefix `p`."""
     std, ext = list(SETUP), SETUP_X + on_streams(p)
     if p == "gshmem":
         std, ext = std + OWN + OWN_1_6 + long_double(), ext + OWN_X
@@ -219,7 +219,7 @@ def names(p):
     return device_names(p) | host_names(p)
 
 
-# --- What others have ------------------------------------------------------------------------------
+# --- Names of other libraries ---------------------------------------------------------------------
 # Types of OpenSHMEM 1.5, table 3, and of reductions, table 9.
 SHMEM_RMA = [t for t in RMA if t not in ("bfloat16", "half")] + ["longdouble"]
 SHMEM_NUM = [t for t in SHMEM_RMA if t != "longdouble"]
@@ -231,7 +231,7 @@ def shmem_rma(types):
 
 
 def long_double():
-    """GPUs have none."""
+    """Returns names that GPUs do not have."""
     moved = shmem_rma(["longdouble"]) + ["longdouble_ibput", "longdouble_ibget"]
     team = "alltoall alltoalls broadcast collect fcollect sum_inscan sum_exscan".split()
     team += [f"{op}_reduce" for op in ("sum", "prod", "min", "max")]
@@ -239,19 +239,19 @@ def long_double():
 
 
 def ibputs(types):
-    """OpenSHMEM 1.6."""
+    """Returns names of OpenSHMEM 1.6."""
     return [f"{t}_{op}" for t in types for op in ("ibput", "ibget")] + [
         f"{op}{n}" for n in SIZES for op in ("ibput", "ibget")]
 
 
 def scans():
-    """OpenSHMEM 1.6."""
+    """Returns names of OpenSHMEM 1.6."""
     types = SHMEM_NUM + ["longdouble"] + COMPLEX
     return [f"{t}_sum_{scan}" for t in types for scan in ("inscan", "exscan")]
 
 
 def generics():
-    """Names of OpenSHMEM 1.5 and 1.6 in C11 that leave out the type."""
+    """Returns names of OpenSHMEM 1.5 and 1.6 in C11 that leave out the type."""
     names_ = "p g put get put_nbi get_nbi iput iget ibput ibget put_signal put_signal_nbi".split()
     update = "inc add and or xor".split()
     returning = "fetch swap compare_swap".split() + [f"fetch_{op}" for op in update]
@@ -262,25 +262,25 @@ def generics():
     return names_ + [f"{op}_reduce" for op in "and or xor max min sum prod".split()]
 
 
-# Of both, full names but for the prefix: why they are not here.
+# Names of both libraries, without the prefix, and why they are not here.
 ABSENT_NVSHMEM = {}
 ABSENT_OPENSHMEM = {}
 
 
 def nvshmem_inventory():
-    """All functions of NVSHMEM; its headers declare no others."""
+    """Returns all functions of NVSHMEM; its headers declare no others."""
     absent = [name for names_ in ABSENT_NVSHMEM.values() for name in names_]
     inventory = names("nvshmem") | launch_names("nvshmem") | {f"nvshmem{n}" for n in absent}
     assert len(inventory) == 3484 + len(NVSHMEM_BEYOND), len(inventory)
     return inventory
 
 
-# Names of ours under NVSHMEM's prefix that NVSHMEM has not.
+# Names of gshmem under NVSHMEM's prefix that NVSHMEM lacks.
 NVSHMEM_BEYOND = []
 
 
 def openshmem_inventory():
-    """All functions of OpenSHMEM 1.5 and 1.6 but the deprecated ones, without the prefix."""
+    """Returns all functions of OpenSHMEM 1.5 and 1.6 but the deprecated ones, without the prefix."""
     rma = shmem_rma(SHMEM_RMA)
     rma += [f"{op}{n}" for n in SIZES for op in "put get iput iget put_nbi get_nbi".split()]
     rma = [re.sub(r"_nbi(\d+)$", r"\1_nbi", n) for n in rma] + [
@@ -306,7 +306,7 @@ def openshmem_inventory():
     return inventory
 
 
-# Constants of NVSHMEM with their values, but for its strings. Programs choose code by the release.
+# Constants of NVSHMEM with their values, except for strings. Programs choose code by the release.
 MAX = 0x7fffffff
 MAJOR, MINOR, PATCH = NVSHMEM_RELEASE
 CONSTANTS = {
@@ -350,7 +350,7 @@ TYPES = {
     "nvshmemx_tma_policy_t": 4, "nvshmemx_uniqueid_args_t": 24, "nvshmemx_uniqueid_args_v1": 24,
     "nvshmemx_uniqueid_t": 128, "nvshmemx_uniqueid_v1": 128, "enum nvshmemx_status": 4,
 }
-# What its objects may begin with.
+# Initializers of its objects.
 INITIALIZERS = {
     "NVSHMEM_TEAM_CONFIG_INITIALIZER": "nvshmem_team_config_t",
     "NVSHMEM_TEAM_UNIQUID_INITIALIZER": "nvshmemx_team_uniqueid_t",
@@ -367,7 +367,7 @@ INITIALIZERS = {
     "NVSHMEM_VENDOR_VERSION": "int",
     "NVSHMEM_VENDOR_STRING": "const char*",
 }
-# Of its other public names: why they are not here.
+# Its other public names, and why they are not here.
 ABSENT_OTHERS = {
     "nvshmemx_proxy_status_t": "the state of a thread of its own that NVSHMEM's kernels watch",
     "NVSHMEMX_STATUS_LIST": "status.h has such a table of ours, whose codes are more",

@@ -12,7 +12,7 @@ import sys
 WARNINGS = ["-Wall", "-Wextra", "-Wpedantic", "-Werror"]
 # Not for C: PODs and code that only C++ sees.
 CXX_ONLY = ("abi/", "device/", "collective_launch.h", "gpu_scope.h")
-# Not without CUDA's headers.
+# Headers that need CUDA's headers.
 NEEDS_CUDA = ("collective_launch.h",)
 # All of nvcc takes seconds a piece, so it sees the headers that users name, and of the others its device
 # compiler alone, which takes a third of a second.
@@ -49,7 +49,7 @@ def compile_unit(command, headers, standard, stop=""):
 def check_host(roots, cc, cxx, *flags):
     failures = count = 0
     command = [*flags, *WARNINGS, "-fsyntax-only"]
-    together = []  # in C++20: what is missing in one is seen in C++17
+    together = []  # in C++20; C++17 would show what is missing
     for header in public_headers(roots):
         if header in NEEDS_CUDA:
             continue
@@ -65,7 +65,7 @@ def check_host(roots, cc, cxx, *flags):
             failures += not compile_unit([compiler, "-x", language, *command], [header], standard)
             count += 1
     failures += not compile_unit([cxx, "-x", "c++", *command], together, "-std=c++20")
-    # Programs for NVSHMEM in C++14, which is clang 14's own choice: without errors, with warnings.
+    # Programs for NVSHMEM in C++14, the default of clang 14, compile without errors, but with warnings.
     for header in ("compat/nvshmem.h", "compat/nvshmemx.h"):
         failures += not compile_unit([cxx, "-x", "c++", *flags, "-w", "-fsyntax-only"], [header], "-std=gnu++14")
     count += 3

@@ -45,16 +45,16 @@ def compare(what, found, wanted):
 
 
 def exported(library):
-    """What a shared library of ours offers others."""
+    """Returns the names that a shared library of gshmem exports."""
     lines = run(["nm", "-D", "--defined-only", library]).splitlines()
-    # A version's own name is absolute.
+    # The name of a version is absolute.
     found = {line.split()[-1] for line in lines if " A " not in line}
-    # The linker's, of libFuzzer's counters.
+    # The linker defines them for libFuzzer's counters.
     return {name for name in found if not re.match(r"__(start|stop)___sancov_", name)}
 
 
 def internal(library):
-    """Of a library for ThreadSanitizer, one more."""
+    """Adds the name that a library for ThreadSanitizer has besides."""
     tsan = "__tsan_init" in run(["readelf", "--dyn-syms", "--wide", library])
     return set(expected.INTERNAL) | ({"gshmemi_order_checker"} if tsan else set())
 
@@ -69,14 +69,14 @@ def check_symbols(library):
     if "NODELETE" not in dynamic:
         print(f"{library} is not linked with -z nodelete")
         return 1
-    # All of the library's version, "name@@GSHMEM_0.1"; and nothing of C++'s.
+    # All names have the library's version, "name@@GSHMEM_0.1", and none is one of C++.
     version = "@@GSHMEM_" + re.search(r"SONAME.*\[libgshmem\.so\.(\d+\.\d+)\]", dynamic).group(1)
     wanted = {name + version for name in exports("gshmem") | internal(library)}
     return compare("symbols", exported(library), wanted)
 
 
 def check_nvshmem(host, static):
-    """What loaders find by name; and gshmem's names, which nvshmem.h's inline functions call."""
+    """Names that loaders look up, and names of gshmem that nvshmem.h's inline functions call."""
     file = "libnvshmem_host.so." + ".".join(map(str, expected.NVSHMEM_RELEASE))
     if os.path.basename(os.path.realpath(host)) != file:
         print(f"{host} is {os.path.realpath(host)}, not {file}")
@@ -99,9 +99,9 @@ def check_headers(compiler, *flags):
     compiler = [compiler, "-x", "c", "-std=c11"]
     for prefix, header in HEADERS.items():
         found = declared(compiler, flags, header, prefix)
-        # The launches are declared where CUDA's headers are.
+        # The launches are declared if CUDA's headers are there.
         errors += compare(header, found - expected.launch_names(prefix), expected.names(prefix))
-        # Declared is not yet usable: take every address.
+        # A declared name may still be unusable, so the unit takes every address.
         uses = "".join(f"  (void (*)(void)){name},\n" for name in sorted(expected.names(prefix)))
         unit = f"#include <{header}>\nvoid (*uses[])(void) = {{\n{uses}}};\n"
         run([*compiler, *flags, "-fsyntax-only", "-"], input=unit)
@@ -126,7 +126,7 @@ def check_constants(compiler, flags):
 
 
 def check_inventory():
-    """The inventories are complete, and nothing is on their lists of absent names that is here."""
+    """The inventories are complete, and no name on their lists of absent names exists."""
     errors = 0
     for title, prefix, inventory, absent in (
             ("NVSHMEM", "nvshmem", expected.nvshmem_inventory(), expected.ABSENT_NVSHMEM),
@@ -142,7 +142,7 @@ def check_inventory():
 
 
 def check_tested(*programs):
-    """Every function of ours that a C unit can call is called by one of the programs, or excused."""
+    """Every function of gshmem that a C unit can call is called by one of the programs, or excused."""
     called, errors = set(), 0
     for program in programs:
         lines = run(["nm", "-D", "--undefined-only", program]).splitlines()
@@ -179,7 +179,7 @@ def check_descriptions(folder):
                          {f"gshmem_{n}" for n in expected.long_double()})
 
 
-# Of nvcc's functions these are templates in all units (include/gshmem/blocks.h).
+# With nvcc these functions are templates in all units (include/gshmem/blocks.h).
 TEMPLATE = re.compile(r"_ib(put|get)\d*$")
 
 
@@ -188,7 +188,7 @@ def address(name):
 
 
 def check_device(nvcc, *flags):
-    """Addresses in device code: an error where a name is none, or a host function."""
+    """Takes addresses in device code, which is an error for a name that does not exist or is a host function."""
     unit = "#define GSHMEM_PLAIN_FUNCTIONS 1\n"
     unit += "".join(f"#include <{header}>\n" for header in [*HEADERS.values(), "gshmem/blocks.h", "gshmem/tile.hpp"])
     for prefix in HEADERS:

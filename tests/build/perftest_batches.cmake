@@ -1,6 +1,6 @@
-# perftest_in_batches(NAME...): the programs NAME.cpp, several at a time given to nvcc, whose headers take it
-# most of its time. In builds for tests only (GSHMEM_QUICK_TESTS): a program then has the kernels of its
-# batch. Each is in a namespace of its own, after the headers that all of them include.
+# perftest_in_batches(NAME...): compiles several of the programs NAME.cpp together with nvcc, because headers take
+# most of its time. Used in builds for tests only (GSHMEM_QUICK_TESTS): a program then has the kernels of its batch.
+# Each program is in a namespace of its own, after the headers that all of them include.
 function(perftest_in_batches)
   set(number 0)
   while(ARGN)

@@ -1,16 +1,16 @@
 # GSHMEM_PRECOMPILE: the standard library's headers, which take longer to read than most files of this
-# tree, are precompiled once for all targets. Off by default: with it the compiler sees no forgotten #include of
-# theirs (tests/lint does), and the owners of ccache lose its hits. All legs but release and clang compile the
-# files of a target in batches, too (CMAKE_UNITY_BUILD): names without linkage must differ in a target.
+# tree, are precompiled once for all targets. It is off by default: with it the compiler does not see a forgotten
+# #include of them (tests/lint does), and the owners of ccache lose its hits. All legs but release and clang also
+# compile the files of a target in batches (CMAKE_UNITY_BUILD): names without linkage must differ in a target.
 set(GSHMEM_PRECOMPILED_HEADERS
   algorithm array atomic cerrno charconv chrono condition_variable cstdint cstdio cstdlib cstring deque
   filesystem fstream functional map memory mutex optional random set sstream stdexcept string string_view
   thread utility vector)
 
-# gshmem_precompiled(TARGET): what a target that uses a precompiled header needs beside it.
+# gshmem_precompiled(TARGET): adds what a target that uses a precompiled header needs.
 function(gshmem_precompiled target)
-  # g++ 12 sees overruns inside std::string (its bug 105329), more of them after a precompiled header, and g++ 13 with
-  # -O3 in the destructor of a std::vector that memory is freed which nobody has allocated.
+  # g++ 12 reports overruns inside std::string (its bug 105329), more of them after a precompiled header. With -O3,
+  # g++ 13 reports that the destructor of a std::vector frees memory that was not allocated.
   target_compile_options(${target} PRIVATE
     $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-array-bounds -Wno-stringop-overflow -Wno-stringop-overread
       -Wno-free-nonheap-object>)
@@ -42,7 +42,7 @@ function(gshmem_precompiled_owner result kind)
   endforeach()
 endfunction()
 
-# gshmem_precompile(FOLDER): gives it to all C++20 targets with our flags below FOLDER that have none.
+# gshmem_precompile(FOLDER): gives it to all C++20 targets with the tree's flags below FOLDER that have none.
 function(gshmem_precompile folder)
   get_property(targets DIRECTORY ${folder} PROPERTY BUILDSYSTEM_TARGETS)
   foreach(target ${targets})
@@ -56,8 +56,8 @@ function(gshmem_precompile folder)
         NOT sources MATCHES "\\.cpp(;|$)" OR type STREQUAL "INTERFACE_LIBRARY")
       continue()
     endif()
-    # These go without: files with options of their own, and those that only builds with CUDA compile, so that their
-    # forgotten #includes are seen.
+    # Some targets do without it: files with options of their own, and files that only builds with CUDA compile, so
+    # that their forgotten #includes are seen.
     get_target_property(place ${target} SOURCE_DIR)
     foreach(source ${sources})
       cmake_path(ABSOLUTE_PATH source BASE_DIRECTORY ${place} OUTPUT_VARIABLE file)

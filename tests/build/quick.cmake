@@ -1,11 +1,11 @@
 # gshmem_quick_programs(): called by the folders of programs. With GSHMEM_QUICK_TESTS the targets below are
-# compiled quickly rather than well, in batches and little optimized: for runs whose speed nobody looks at.
-# With ASan not at all: that takes clang less than half as long, and the library keeps its own flags.
+# compiled quickly rather than well, in batches and with little optimization, for runs whose speed does not matter.
+# With ASan there is no optimization: clang takes less than half as long then, and the library keeps its own flags.
 set(GSHMEM_QUICK_LEVEL -O1)
 if(GSHMEM_SANITIZE MATCHES address)
   set(GSHMEM_QUICK_LEVEL -O0)
 endif()
-# gshmem_quick_targets(TARGET...): little optimized, too, but file by file, which tests/mutation wants.
+# gshmem_quick_targets(TARGET...): little optimization, too, but file by file, as tests/mutation requires.
 function(gshmem_quick_targets)
   if(GSHMEM_QUICK_TESTS)
     foreach(target ${ARGN})
@@ -19,7 +19,7 @@ macro(gshmem_quick_programs)
     add_compile_options($<$<COMPILE_LANGUAGE:C,CXX>:${GSHMEM_QUICK_LEVEL}>)
   endif()
   if(GSHMEM_QUICK_TESTS AND GSHMEM_CUDA)
-    # nvcc hands its own -O to the host's compiler, after all of -Xcompiler.
+    # nvcc passes its own -O to the host's compiler, after all of -Xcompiler.
     string(REGEX REPLACE "-O[0-9]" "" CMAKE_CUDA_FLAGS_RELEASE "${CMAKE_CUDA_FLAGS_RELEASE}")
     add_compile_options($<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-O0>)
   endif()

@@ -15,14 +15,14 @@ import sys
 
 MAX_README = 120  # lines
 MAX_WORDS = 25    # of a sentence
-# Names with "_" in code of the pages exist in the tree, but for names of others and placeholders.
+# Names with "_" in code of the pages exist in the tree, except for names of others and placeholders.
 FOREIGN = re.compile(r"(?:MPI|RDMAV|ibv|mlx5|shmem|extern|nvshmemx?|dp|ooo|is)_\w+|MASTER_\w+|WORLD_SIZE|logPE_stride|PEER_FAILED"
                      r"|gshmem_(?:T|sm|device)_\w*|OP_\w+|GSHMEM_MACRO|snake_case|gpu_mlx5_|check_docs|gshmemx_int_put_(?:warp|block)|a_full_ring_\w+")
 SOURCES = (".h", ".hpp", ".c", ".cpp", ".cu", ".def", ".py", ".cmake", ".txt", ".sh", ".json", ".in", "")
 
 
 def pages(root):
-    """Path and text of every Markdown page, that of the tree first."""
+    """Yields path and text of every Markdown page, that of the tree first."""
     found = []
     for folder, folders, files in os.walk(root):
         folders[:] = sorted(f for f in folders if not f.startswith((".", "build", "__")) and f != "shared")
@@ -35,7 +35,7 @@ def pages(root):
 
 
 def prose(text):
-    """Numbered lines of `text` with the content of code blocks and comments left out."""
+    """Yields numbered lines of `text` without the content of code blocks and comments."""
     fenced = False
     for number, line in enumerate(re.sub(r"<!--.*?-->", "", text).splitlines(), 1):
         if line.lstrip().startswith("```"):
@@ -45,7 +45,7 @@ def prose(text):
 
 
 def anchors(text):
-    """What GitHub calls the headings."""
+    """Returns the anchors that GitHub gives the headings."""
     titles = (line.lstrip("#").strip() for _, line in prose(text) if re.match(r"#+ ", line))
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
 
@@ -80,7 +80,7 @@ def names_of_code(root):
             if os.path.splitext(name)[1] in SOURCES:
                 with open(os.path.join(folder, name), encoding="utf-8", errors="replace") as file:
                     found.update(re.findall(r"[A-Za-z_]\w*", file.read()))
-    # The build makes names from the tables, whose rows have only a part.
+    # The build makes names from the tables, whose rows have only a part of them.
     return found, {name for name in found if not name.startswith(("gshmem", "GSHMEM"))}
 
 
@@ -94,7 +94,7 @@ def stale_names(names, path, text):
 
 
 def sentences(text):
-    """Number of the first line and text of every sentence outside of tables, code and headings."""
+    """Yields the number of the first line and the text of every sentence outside of tables, code and headings."""
     block, start = [], 0
     for number, line in [*prose(text), (0, "")]:
         new = re.match(r"\s*(?:[-*]|\d+\.) ", line)
@@ -154,7 +154,7 @@ def check_texts(root):
 
 
 def blocks(root, *languages):
-    """Page, number and text of the code blocks of these languages."""
+    """Yields page, number and text of the code blocks of these languages."""
     for path, text in pages(root):
         if path == "docs/api.md":
             continue  # prototypes, which the library is compiled with
@@ -171,13 +171,13 @@ def run(command, env=None):
 
 
 def run_each(commands):
-    """All of them, as many at a time as there are processors."""
+    """Runs all of them, as many at a time as there are processors."""
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         return all(list(pool.map(run, commands)))
 
 
 def write_blocks(root, folder, language, suffix):
-    """Source file and text of the blocks of a language."""
+    """Yields source file and text of the blocks of a language."""
     os.makedirs(folder, exist_ok=True)
     for path, number, code in blocks(root, language):
         source = os.path.join(folder, re.sub(r"\W", "_", path) + str(number) + suffix)

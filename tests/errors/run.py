@@ -12,12 +12,12 @@ import subprocess
 import sys
 import time
 
-LIMIT_SECONDS = 1800  # of a round; a case that hangs ends itself before that
+LIMIT_SECONDS = 1800  # of a round; a case that hangs ends before that
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 
 def run_round(program, seed, names):
-    """(passed, output)"""
+    """Returns (passed, output)."""
     environment = dict(os.environ, GSHMEM_TEST_SEED=str(seed))
     command = [program, *([",".join(names)] if names else [])]
     try:

@@ -14,7 +14,7 @@ ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 
 
 def run_both(program, options, status, **environment):
-    """The output of gshmem-info, which must end with `status`, and its log."""
+    """Returns the output of gshmem-info, which must end with `status`, and its log."""
     env = {name: value for name, value in os.environ.items() if not name.startswith(("GSHMEM_", "NVSHMEM_"))}
     done = subprocess.run([*program, *options], env={**env, "GSHMEM_DEVICE": "cpu", **environment},
                           capture_output=True, text=True)
@@ -23,12 +23,12 @@ def run_both(program, options, status, **environment):
 
 
 def run(program, options, status, **environment):
-    """Its output alone."""
+    """Returns its output only."""
     return run_both(program, options, status, **environment)[0]
 
 
 def run_any(program, options, **environment):
-    """The same for a status that depends on the machine."""
+    """Returns the output for a status that depends on the machine."""
     env = {name: value for name, value in os.environ.items() if not name.startswith("GSHMEM_")}
     return subprocess.run([*program, *options], env={**env, **environment}, capture_output=True,
                           text=True)
@@ -59,7 +59,7 @@ SELFTEST_FAULTS = [  # rules and adversary of the soft NIC, and the lines that n
      ["atomics of 8 bytes .*(remote invalid request|not valid here)", WRAP + "completion queue broke"]),
     ("op=read:drop;wqe=60000:queue=error", "",
      ["transfers .*get .READ. to PE 0 failed: retries exceeded: .*does not answer", FLUSHED]),
-    # Who looks early enough sees the completion that the flushed entries overwrite.
+    # An early look sees the completion that the flushed entries overwrite.
     ("op=read:rnr;wqe=60000:peer=error", "",
      ["transfers .*get .READ. to PE 0 failed: retries exceeded: the target is not ready",
       WRAP + "(flushed: an earlier entry or the other end failed|"
@@ -72,14 +72,14 @@ SELFTEST_FAULTS = [  # rules and adversary of the soft NIC, and the lines that n
     ("wqe=60000:device=gone", "", [WRAP + "mlx5_0 port 1: the device failed"]),
     ("op=nop:syndrome=0x02", "", ["init .*does not work off its queues"]),
     ("", "trailing_read=1", ["transfers .*complete, but the data is not there",
-                             # Who looks too late does not see it of the first one.
+                             # A late look does not see it of the first one.
                              r"order of arrival .*completion of READ \d+ was there before word 0"]),
 ]
 
 
 NUMBER = r"([0-9.]+)"
 SYNDROME = r"syndrome 0x{:02x}, vendor 0x{:02x}, hardware 0x{:04x} \({}: .*\)"
-SELFTEST_LINES = [  # in host memory, where nothing is wrong
+SELFTEST_LINES = [  # in host memory, where there is no error
     ("ok", "init", r"mlx5 \(mlx5: mlx5_0 port 1 .*\), doorbell by thread, queues in host memory"),
     ("ok", "transfers", "WRITE and READ of 1 byte to 1 MiB"),
     ("ok", "inline payloads", "230 lengths up to 230 bytes, from outside of the heap"),
@@ -104,8 +104,8 @@ SELFTEST_LINES = [  # in host memory, where nothing is wrong
 
 
 def check_good_page(page, seconds):
-    """Every line of the part in host memory; no figure is faster than a processor, nor have all of
-    them taken longer than the program."""
+    """Every line of the part in host memory has a figure. None is faster than a processor, and together they have not
+    taken longer than the program."""
     lines = page.split("\n\n")[1].splitlines()
     assert lines[0] == "host memory, rung by a CPU" and len(lines) == len(SELFTEST_LINES) + 1, page
     figures = []
@@ -127,11 +127,11 @@ def case_selftest(program):
     begun = time.monotonic()
     good, log = run_both(program, ["--nic-selftest"], 0, GSHNIC_STRICT="1", **soft)
     check_good_page(good, time.monotonic() - begun)
-    # The error that it makes at this end, and nothing that the soft NIC found besides.
+    # The log has the error at this end, and no other finding of the soft NIC.
     found = log.splitlines()
     assert len(found) == 1 and "soft NIC" in log and "key 0xdead00: no region has this key" in found[0], log
     assert good.endswith("\n\nAll checks are good.\n") and "FAILED" not in good, good
-    # Each part, also those in GPU memory where there is a GPU, tries the same.
+    # Each part tries the same, also the parts in GPU memory if there is a GPU.
     parts = [re.findall("^  (?:ok|FAILED|      ) +(.*?)  ", part, re.M) for part in good.split("\n\n")[1:-1]]
     for part in parts[1:]:
         assert part in (["left out"], parts[0]), f"{parts[0]} and {part} in\n{good}"
@@ -143,7 +143,7 @@ def case_selftest(program):
     page = run(program, ["--nic-selftest"], 1, GSHMEM_NIC_DEVICES="=mlx5_9", **soft)
     assert re.search("FAILED +init .*mlx5_9", page) and "transfers" not in page, page
     page, log = run_both(program, ["--nic-selftest"], 0, GSHMEM_DOORBELL="agent", GSHMEM_LOG="info", **soft)
-    assert "gshmem[0] ERROR: " in log, log  # to those who ask for it
+    assert "gshmem[0] ERROR: " in log, log  # if they are requested
     assert re.search("INFO: soft NIC: queue pair 0x.* fails with syndrome 0x13", log), log
     for name in ("doorbell alone", "record first"):
         assert re.search(f"ok +{name} +left out: kernels ring a word in memory", page), page
@@ -156,7 +156,7 @@ def case_bad_value(program):
     assert 'GSHMEM_TIMEOUT="abc": expected seconds' in bad[0]["error"]
     assert report["job_error"]
     assert 'ERROR: GSHMEM_TIMEOUT="abc"' in run(program, [], 1, GSHMEM_TIMEOUT="abc")
-    # Of a job that comes not about one process speaks.
+    # One process reports a job that does not start.
     job = {"GSHMEM_TIMEOUT": "abc", "GSHMEM_UID_ADDRESS": "127.0.0.1:9", "GSHMEM_UID_SIZE": "2"}
     assert json.loads(run(program, ["--json"], 1, GSHMEM_UID_RANK="0", **job))["job_error"]
     assert run(program, ["--json"], 1, GSHMEM_UID_RANK="1", **job) == ""
@@ -176,24 +176,24 @@ def case_job(program):
     assert [pe["paths"] for pe in report["pes"]] == [["self"]]
     assert report["pes"][0]["bootstrap"] == "single" and report["pes"][0]["gpu"] is None
     assert report["pes"][0]["host"]
-    # PE 0 of the job speaks, whatever number its launcher gave it.
+    # PE 0 of the job prints, whatever number its launcher gave it.
     other = run(program, ["--json", "--job"], 0, GSHMEM_BOOTSTRAP="single", PMIX_RANK="1")
     assert json.loads(other)["pes"] == report["pes"]
-    # Also where not even its own heap counts as mapped.
+    # This holds even if not even its own heap counts as mapped.
     report = json.loads(run(program, ["--json", "--job"], 0, GSHMEM_BOOTSTRAP="single",
                             GSHMEM_P2P="0", GSHMEM_NIC="soft"))
     assert [pe["paths"] for pe in report["pes"]] == [["self"]]
 
 
 def algorithms(program, **environment):
-    """By operation and scope: the algorithms and their last bytes, of a job of one PE."""
+    """Returns the algorithms and their last bytes, by operation and scope, of a job of one PE."""
     report = json.loads(run(program, ["--json", "--job"], 0, GSHMEM_BOOTSTRAP="single", **environment))
     return {(row["operation"], scope): row["ranges"]
             for row in report["algorithms"]["collectives"] for scope in row["scopes"]}
 
 
 def case_algorithms(program):
-    """What is set is what the table says; its text and its JSON agree."""
+    """Settings appear in the table; its text and its JSON agree."""
     usual = algorithms(program)
     names = {operation for operation, _ in usual}
     assert names == {"alltoall", "broadcast", "fcollect", "reduce", "reduce in place", "reducescatter",
@@ -213,7 +213,7 @@ def case_algorithms(program):
                             ("REDUCE_PACKETS", "reduce in place"), ("REDUCE_ONE_SHOT", "reduce")):
         moved = algorithms(program, **{f"GSHMEM_{name}": "1000"})[operation, "block"]
         bounds = {r["to"]: r["moved_by"] for r in moved}
-        if name == "REDUCE_ONE_SHOT":  # packets go on to 4096 bytes
+        if name == "REDUCE_ONE_SHOT":  # packets are used up to 4096 bytes
             assert [r["algorithm"] for r in moved] == ["packets", "two shots"], moved
         else:
             assert bounds[1000] == [{"variable": f"GSHMEM_{name}", "value": "1000"}], moved
@@ -223,7 +223,7 @@ def case_algorithms(program):
 
 
 def case_network(program):
-    """PEs that are not mapped: by what they are reached, and why; and that it is built in."""
+    """PEs that are not mapped: the page names their network, the reason, and that it is built in."""
     apart = {"GSHMEM_P2P_GROUP": "1", "GSHMEM_NIC": "soft", "GSHMEM_SYMMETRIC_SIZE": "8M"}
     pes = json.loads(run(program, ["--json"], 0, **apart))["pes"]
     assert [pe["paths"] for pe in pes] == [["self", "network"], ["network", "self"]]
@@ -236,7 +236,7 @@ def case_network(program):
 
 
 def case_fabric(program):
-    """Two GPUs as if on two hosts: mapped by fabric handles, or the test says why there can be none."""
+    """Two GPUs as if on two hosts are mapped by fabric handles, or the test prints why there can be none."""
     apart = {"GSHMEM_DEVICE": "cuda", "GSHMEM_P2P_GROUP": "1", "GSHMEM_FABRIC": "on",
              "GSHMEM_NIC": "none", "GSHMEM_SYMMETRIC_SIZE": "8M"}
     pes = json.loads(run(program, ["--json"], 0, **apart))["pes"]
@@ -251,7 +251,7 @@ def case_job_error(program, status=1):
 
 
 def case_mpirun_job_error(program):
-    """PE 0 says why there is no job, however soon the other process ends."""
+    """PE 0 reports why there is no job, even if the other process ends very early."""
     for _ in range(3):
         case_job_error(program, status=0)
 
@@ -276,7 +276,7 @@ def case_options(program):
                         run(program, ["--version"], 0))
     assert run(program, ["--wrong"], 2) == ""
     assert run(program, ["--list"], 2) == ""
-    rows = run(program, ["--markdown"], 0).splitlines()  # the table and nothing else
+    rows = run(program, ["--markdown"], 0).splitlines()  # only the table
     assert rows[:2] == ["| variable | default | meaning | accepted | PEs |", "| --- | --- | --- | --- | --- |"]
     assert len(rows) > 30 and all(row.startswith("| `GSHMEM_") for row in rows[2:]), rows
 
@@ -290,7 +290,7 @@ def check_finding(finding, names):
 
 
 def case_doctor(program):
-    """On whatever this machine is: its status and findings agree, and every check has spoken."""
+    """On any machine: status and findings agree, and every check has reported."""
     checks = json.loads(run(program, ["--doctor", "--list", "--json"], 0))
     names = [check["name"] for check in checks]
     assert len(names) > 30 and len(set(names)) == len(names)
@@ -308,14 +308,14 @@ def case_doctor(program):
     without = [f for f in report["findings"] if "built without PMIx" in f.get("cause", "")]
     assert bool(without) == (built["pmix"] == "no"), (without, built)
     other = run_any(program, ["--doctor"], OMPI_COMM_WORLD_LOCAL_RANK="1")
-    assert (other.returncode, other.stdout) == (0, "")  # the first of its host speaks
+    assert (other.returncode, other.stdout) == (0, "")  # the first process of its host prints
     problems = [f for f in report["findings"] if f["verdict"] == "problem"]
     assert report["problems"] == len(problems) and report["host"]
     assert done.returncode == (1 if problems else 0), done.stderr
 
 
 def case_doctor_problem(program):
-    """A bad value is a problem on every machine, an unknown name is none."""
+    """A bad value is a problem on every machine, an unknown name is not."""
     text = run(program, ["--doctor"], 1, GSHMEM_TIMEOUT="abc")
     assert 'PROBLEM  variables: init fails: GSHMEM_TIMEOUT="abc"' in text
     assert "cause: " in text and "fix:   unset GSHMEM_TIMEOUT" in text

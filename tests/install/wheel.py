@@ -53,7 +53,7 @@ except ImportError as error:
     skip(f"no new environments: {error}")
 if int(pip.__version__.split(".")[0]) < 23:
     skip(f"pip {pip.__version__} cannot install into another environment: 23 can")
-# Nothing of the caller's may help.
+# The caller's environment must not help.
 for name in [name for name in os.environ if name.startswith(("PYTHON", "PIP_")) or name == "LD_LIBRARY_PATH"]:
     del os.environ[name]
 os.environ.update(GSHMEM_DEVICE="cpu", PIP_NO_INDEX="1", PIP_DISABLE_PIP_VERSION_CHECK="1")
@@ -75,11 +75,11 @@ with zipfile.ZipFile(wheel) as archive:
                    "gshmem/lib/gshmem/nvshmem/include/nvshmem.h", "gshmem/lib/gshmem/nvshmem/lib/libnvshmem_host.so.3"):
         assert needed in names, needed
     assert len(names) == len(set(names))
-    # Those of Open MPI would be needed where there is none.
+    # Otherwise Open MPI's libraries would be needed on systems without it.
     assert not [name for name in names if "mpi.so" in name or name.endswith("libmpi")]
 
 environment = work / "environment"
-venv.create(environment, clear=True)  # not even pip is there
+venv.create(environment, clear=True)  # without pip
 python, package = environment / "bin" / "python", next((environment / "lib").iterdir()) / "site-packages" / "gshmem"
 run(sys.executable, "-m", "pip", "--python", python, "install", "--no-deps", wheel)
 for pes in (2, 3):

@@ -53,10 +53,10 @@ VENDOR_HEADERS = [
     (r"mpi\.h$", ["bootstrap/mpi", "examples/", "tests/"]),
     (r"cuda\.h$", ["host/", "transport/", "include/gshmem/compat/", "tests/"]),
 ]
-# Of those, the ones that a file may include only when its opening comment names what it uses.
+# Of those, the headers that a file may include only if its opening comment names what it uses.
 VENDOR_NAMED_IN_COMMENT = [(r"cuda\.h$", re.compile(r"CUDA driver|cuda\.h"))]
 
-# Words with one home each: rule, pattern, where it may stand (prefix or file, and why).
+# Words with one home each: rule, pattern, where they may be (prefix or file, and why).
 WORDS = [
     ("getenv", r"\b(?:secure_)?getenv\b|\benviron\b", {
         "host/base/config.cpp": "the one parser of the environment",
@@ -101,7 +101,7 @@ PROSE = [
     ("lest", r"\blest\b", "say 'so that ... not'"),
 ]
 
-# Comments that begin with one of these words have no subject: how many there are may only fall.
+# Comments that begin with one of these words have no subject: their number may only fall.
 SUBJECTLESS = re.compile(r"\A(?://[/!]?<?|/\*+<?) *(?:Of|By|As|What)\b")
 SUBJECTLESS_AT_MOST = 0
 

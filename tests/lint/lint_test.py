@@ -66,7 +66,7 @@ VIOLATIONS = [
     ("unfinished", "tests/CMakeLists.txt", "# FIX" + "ME\n"),
 ]
 
-# What looks like a violation and is none.
+# Text that looks like a violation and is none.
 CLEAN = {
     "README.md": f"{MARK} volatile\n",
     ".hidden": "",

@@ -14,7 +14,7 @@ OF_INTEREST = re.compile(r"-(O|f(?!pch-|sanitize-coverage=)|m|g|std=|pthread)")
 
 
 def options(command):
-    """What the compiler's code generation sees; the last -O counts."""
+    """Returns the options that affect code generation; the last -O counts."""
     words = [w for w in shlex.split(command) if OF_INTEREST.match(w)]
     levels = [w for w in words if w.startswith("-O")]
     return sorted({w for w in words if not w.startswith("-O")}) + levels[-1:]

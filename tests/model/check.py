@@ -14,9 +14,9 @@ import tempfile
 
 FOLDER = os.path.dirname(os.path.abspath(__file__))
 
-# Each within a minute on one core, and 1 GB of memory. What one leaves out another has: writers, posts of each,
-# waits in between, polls whose two loads others come between, counters that wrap. And: threads on one queue and on
-# two, contexts of both PEs, failures.
+# Each runs within a minute on one core, with 1 GB of memory. Another one has what the first leaves out: writers,
+# posts of each, waits in between, polls whose two loads are interrupted, counters that wrap around. And: threads on
+# one queue and on two, contexts of both PEs, failures.
 SETS = {"queue": [
     ["WRITERS=3", "POSTS=1"],
     ["WRITERS=3", "POSTS=1", "START=14"],
@@ -41,8 +41,8 @@ BACKWARDS = r"assertion violated \(.*end>(record|doorbell)"
 INCOMPLETE = r"assertion violated \(consumed>=\(?end"
 INVENTED = r"assertion violated \(seen<=reported"
 UNANSWERED = r"assertion violated \(answers"
-IMPOSSIBLE = r"assertion violated failed"  # a letter that cannot be
-MUTATIONS = {"queue": {  # what is wrong, and what spin has to find
+IMPOSSIBLE = r"assertion violated failed"  # an impossible message
+MUTATIONS = {"queue": {  # the bug, and what spin must find
     "no_batch_rule": DEADLOCK,
     "wide_batch": DEADLOCK,
     "unsignalled_tail": DEADLOCK,
@@ -70,12 +70,12 @@ MUTATIONS = {"queue": {  # what is wrong, and what spin has to find
     "fault_not_seen": DEADLOCK,
     "fault_not_told": DEADLOCK,
 }}
-# What a mutation is looked for with.
+# Options for the search of a mutation.
 ALSO = {"queue": ["POSTS=1"], "fault_not_seen": ["DEATH"], "fault_not_told": ["REFUSAL"]}
 
 
 def explore(folder, model, defines, compiler):
-    """The verifier's output for the model with `defines`."""
+    """Returns the verifier's output for the model with `defines`."""
     flags = ["-D" + define for define in defines]
     subprocess.run(["spin", "-a", *flags, model], cwd=folder, check=True, stdout=subprocess.DEVNULL)
     # Safety only: no wait polls on unchanged values, so all runs end and a hang is a deadlock.
@@ -92,7 +92,7 @@ def states(output):
 
 
 def complete(output):
-    """No error, and nothing left out for want of depth or memory."""
+    """There is no error, and nothing was left out for lack of depth or memory."""
     return "errors: 0" in output and not re.search(
         r"max search depth too small|Search not completed|out of memory", output)
 

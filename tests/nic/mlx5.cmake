@@ -1,4 +1,4 @@
-# The mlx5 transport: its parts, failures of every call, and the whole on the soft NIC's libraries.
+# The mlx5 transport: its parts, failures of every call, and all of it on the soft NIC's libraries.
 set(mlx5_libs gshmem_nic_mlx5 gshmem_nic_choice gshmem_bootstrap gshmem_base)
 if(GSHMEM_TESTS_OF_ONE_THREAD)
   gshmem_nic_test(mlx5_choice_test mlx5_choice_test.cpp LIBS ${mlx5_libs})
@@ -8,7 +8,7 @@ if(GSHMEM_TESTS_OF_ONE_THREAD)
     LIBS ${mlx5_libs})
 endif()
 
-# Found as an installed gshmem finds them: in the lib folder beside the program's bin.
+# They are found as by an installed gshmem: in the lib folder beside the program's bin.
 gshmem_nic_test(mlx5_soft_test mlx5_soft_test.cpp mlx5_pe.cpp LIBS gshmem_nic_open ${mlx5_libs})
 add_dependencies(mlx5_soft_test gshnic_ibverbs gshnic_mlx5)
 set(unversioned_folder ${CMAKE_BINARY_DIR}/lib/unversioned)
@@ -22,7 +22,7 @@ foreach(name ibverbs mlx5)
   add_dependencies(mlx5_soft_test unversioned_${name})
 endforeach()
 
-# A program of its own: what it puts between the transport and the library stays there.
+# A program of its own: its hooks between the transport and the library stay there.
 gshmem_nic_test(mlx5_mutants_test mlx5_mutants_test.cpp mlx5_pe.cpp LIBS gshmem_nic_open ${mlx5_libs})
 add_dependencies(mlx5_mutants_test gshnic_ibverbs gshnic_mlx5)
 target_compile_definitions(mlx5_mutants_test PRIVATE GSHNIC_FOLDER="${CMAKE_BINARY_DIR}/lib/gshnic")

@@ -16,7 +16,7 @@ import subprocess
 import sys
 import time
 
-# What a user sets that is not the default. Of an option with several, each.
+# Settings of a user that differ from the default, each value of an option with several.
 SETTINGS = [("GSHMEM_CUDA", "OFF"), ("GSHMEM_CUDA_ARCHITECTURES", "90;100"), ("GSHMEM_DEVICE_CHECKS", "ON"),
             ("GSHMEM_TESTS", "OFF"), ("GSHMEM_PERFTEST", "OFF"), ("GSHMEM_EXAMPLES", "OFF"),
             ("GSHMEM_SANITIZE", "address,undefined"), ("GSHMEM_SANITIZE", "thread"), ("GSHMEM_WERROR", "OFF")]
@@ -37,7 +37,7 @@ def defaults(source):
 
 
 def headers_elsewhere(source, folder, cmake, environment):
-    """What is wrong without the headers of libraries where compilers look, and with them in another folder."""
+    """Returns the errors without the headers of libraries where compilers look, and with them in another folder."""
     rows = re.findall(r"^gshmem_headers\((\w+) (\S+) (\S+)\)", (source / "CMakeLists.txt").read_text(), re.M)
     cache = (pathlib.Path(folder) / "cpu/CMakeCache.txt").read_text()
     place = pathlib.Path(folder) / "headers"
@@ -58,7 +58,8 @@ def headers_elsewhere(source, folder, cmake, environment):
 
 
 def covering(settings):
-    """Few configurations, each a list of settings, of which each pair that can be, defaults included, is in one."""
+    """Returns a few configurations, each a list of settings, so that each possible pair, defaults included, is in
+    one."""
     options = {}
     for name, value in settings:
         options.setdefault(name, [None]).append(value)
@@ -81,7 +82,7 @@ def sorted_text(pair):
 
 
 def build_all(source, folder, cmake, usual, environment):
-    """What is wrong when it is built, little optimized, each in a folder of its own."""
+    """Returns the errors of builds with little optimization, each in a folder of its own."""
     for number, case in enumerate(covering(SETTINGS)):
         what = " ".join("=".join(setting) for setting in case)
         values = usual | dict(case)

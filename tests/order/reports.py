@@ -11,7 +11,7 @@ lines = pathlib.Path(source).read_text().splitlines()
 
 
 def check_program(mistake, seed):
-    """Its exit status, its text and what it writes as JSON."""
+    """Returns exit status, text and JSON of the report."""
     with tempfile.TemporaryDirectory() as folder:
         file = pathlib.Path(folder) / "findings.json"
         run = subprocess.run([sys.executable, check, "--json", str(file), "--seed", str(seed), program, mistake],
@@ -31,7 +31,7 @@ for mistake in ("signal", "source", "get", "kernel"):
 for mistake, ignored in (("fence", False), ("ignored", True), ("none", False)):
     status, _, text, report = check_program(mistake, 1)
     assert status == 0 and not report["findings"] and (report["ignored"] > 0) == ignored, (mistake, status, text)
-# What is not ordered also goes wrong: the get has not arrived.
+# An operation without order also has a wrong result: the get has not arrived.
 outputs = [check_program("get", seed)[1] for seed in (1, 2)]
 assert outputs == ["early: 0\n"] * 2, outputs
 print("the reports name their lines")

@@ -72,7 +72,7 @@ class CommandLineTest(unittest.TestCase):
             if program in NO_FLOOR:
                 continue
             with self.subTest(program):
-                # So often, and so large, that what the clock may be wrong by is less than the floor.
+                # So many and so large that the error of the clock is less than the floor.
                 sizes = ["-b", "4K", "-e", "4K"] if PROGRAMS[program] else []
                 result = run(program, "-n", "1000", "-w", "2", "-r", "2", *sizes,
                              "--inject_fast_clock")

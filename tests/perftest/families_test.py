@@ -28,7 +28,7 @@ NOT_MEASURED = {
 
 
 def family_of(function):
-    """(family, callers) of a function's full name."""
+    """Returns (family, callers) of a function's full name."""
     name = re.sub(r"^gshmemx?_(qp_|ctx_)?", "", function)
     callers = ["thread", "host"]
     for end, caller in (("_on_stream", "stream"), ("_warp", "warp"), ("_block", "block")):
@@ -53,7 +53,7 @@ def families(folder):
 
 
 def tiles(header):
-    """The families of templates, which are of kernels alone."""
+    """Returns the families of templates, which only kernels can call."""
     with open(header, encoding="utf-8") as file:
         text = file.read()
     names = re.findall(r"^  GSHMEM_TILE_(?:MOVE|GIVE)\((\w+), SCOPE", text, re.M)

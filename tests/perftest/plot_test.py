@@ -15,7 +15,7 @@ OSU = "# OSU OpenSHMEM Put Test v7.3\n# Size      Latency (us)\n8           0.25
 
 
 class Page(html.parser.HTMLParser):
-    """Counts what a page draws, and notes what it would load."""
+    """Counts what a page draws, and records what it would load."""
 
     def __init__(self, text):
         super().__init__()
@@ -67,12 +67,12 @@ def main():
         assert [len(curve) for curve in page.curves] == [len(rows)] * 3 + [2], page.curves
         assert page.titles.count("put_latency") == 1 and "a < b" in page.titles, page.titles
         assert not page.loads and "http" not in text and "<script" not in text
-        # Larger values are higher up, and the numbers stand in the table.
+        # Larger values are higher up, and the table has the numbers.
         osu = [tuple(map(float, point.split(","))) for point in page.curves[3]]
         assert osu[0][0] < osu[1][0] and osu[0][1] > osu[1][1], osu
         assert {"0.25", "0.5"} <= set(page.titles) and f"{rows[0]['median_us']:g}" in page.titles, page.titles
 
-        # Of many operations by many callers each has a chart, and those of one size a table.
+        # Results of many operations by many callers have a chart each, and those of one size a table.
         with open(folder / "calls", "w", encoding="utf-8") as file:
             subprocess.run([os.path.join(sys.argv[1], "call_latency"), "--pes", "2", "-n", "5"], stdout=file, check=True,
                            timeout=100)
@@ -83,7 +83,7 @@ def main():
         assert len(titles) == len(set(titles)) == 13 and "call_latency: put" in titles, titles
         assert sum(len(curve) for curve in page.curves) > 2 * 8 * 5, page.curves
 
-        # Also of one caller; and names of several words are read.
+        # Results of one caller, too; and names of several words are read.
         with open(folder / "thread", "w", encoding="utf-8") as file:
             subprocess.run([os.path.join(sys.argv[1], "call_latency"), "--pes", "2", "-n", "5", "-s", "thread"],
                            stdout=file, check=True, timeout=100)

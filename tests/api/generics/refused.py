@@ -36,7 +36,7 @@ REFUSED = [
     "gshmem_put(ints, fixed, 1)",                                 # an argument too few, and too many
     "gshmem_put(ctx, ints, fixed, 1, 0, 0)",
     "gshmem_p(ints, ints, 0)",
-    "gshmem_atomic_add(floats, 1, 0)",                            # types that have not this operation
+    "gshmem_atomic_add(floats, 1, 0)",                            # types that lack this operation
     "gshmem_atomic_fetch_xor(longlongs, 1, 0)",
     "gshmem_atomic_fetch((char*)bytes, 0)",
     "gshmem_wait_until(floats, GSHMEM_CMP_EQ, 1)",

@@ -45,7 +45,7 @@ def main():
         path = os.path.join(folder, "kernel")
         with open(f"{path}.cu", "w", encoding="utf-8") as file:
             file.write(output_of(device_library, "kernel"))
-        # Triton's modules have flags of their own for small numbers.
+        # Triton's modules have their own flags for denormal numbers.
         output_of(*clang, "-fgpu-flush-denormals-to-zero", f"--cuda-gpu-arch=sm_{architecture}", f"{path}.cu", "-o",
                   f"{path}.bc")
         llvm("llvm-link", "--only-needed", f"{path}.bc", bitcode, "-o", f"{path}.linked")

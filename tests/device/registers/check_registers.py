@@ -16,27 +16,27 @@ import sys
 import tempfile
 
 STEP = 8
-# What a block of 1024 threads leaves each of them, of the 65536 registers of an SM.
+# The registers that a block of 1024 threads leaves each of them, of the 65536 of an SM.
 LAUNCHABLE = 64
-# Registers more than alone that a dormant call may cost a whole program, by kernel.
+# The registers that a dormant call may cost a whole program more than alone, by kernel.
 LIMITS = {"STREAM": 8, "MARCH": 24}
-# What keeps a stride, or a loop over PEs or handles, may cost a streaming kernel this.
+# The cost of a call that keeps a stride, or a loop over PEs or handles, in a streaming kernel.
 WIDE = re.compile(r"i(put|get)(_warp|_block)?|barrier_all(_warp)?|qp_quiet")
-# Of a team, out of line in every scope: it takes as many of any kernel.
+# Calls for a team are out of line in every scope, so they cost any kernel the same.
 OF_TEAM = re.compile(r"(team_sync|barrier)(_warp|_block)?")
 WIDE_LIMIT, MARCH_OF_TEAM = 16, 32
-# Copies by threads and warps buy bandwidth with registers (device/pe/copy.h), bursts messages.
+# Copies by threads and warps trade registers for bandwidth (device/pe/copy.h), bursts trade them for messages.
 LARGE = re.compile(r"(ctx_)?(putmem|getmem)(_signal)?(_nbi)?(_warp)?|burst(_warp)?")
-# Those that cost as little as the others with the depth of a block's copies.
+# Copies that cost as little as the others with the depth of a block's copies.
 SHALLOW = {"putmem", "putmem_warp"}
-# Registers more than in a whole program that it may cost after linking.
+# The registers that it may cost after linking more than in a whole program.
 LINKED = 8
 KERNEL = re.compile(r"(?:entry function|properties for) '(\w+)'")
 USED = re.compile(r"[Uu]sed (\d+) registers")
 
 
 def run(command):
-    """What `command` wrote to standard error, and to standard output."""
+    """Returns what `command` wrote to standard error, and to standard output."""
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != 0:
         sys.exit(done.stdout + done.stderr)
@@ -44,7 +44,7 @@ def run(command):
 
 
 def registers(nvcc, flags, unit="kernels.cu", linked=False):
-    """{kernel: registers} as ptxas, or after linking nvlink, reports them."""
+    """Returns {kernel: registers} as reported by ptxas, or by nvlink after linking."""
     source = os.path.join(os.path.dirname(os.path.abspath(__file__)), unit)
     with tempfile.TemporaryDirectory() as folder:
         made = os.path.join(folder, "made.o")
@@ -97,7 +97,7 @@ def check(title, found, limit_of):
 
 
 def check_calls(title, found):
-    """As check, of kernels that do nothing else."""
+    """Does the same as check, for kernels that do nothing else."""
     print(title)
     for name, count in found.items():
         print(f"  {name:34} {count:4}   limit {LAUNCHABLE}"

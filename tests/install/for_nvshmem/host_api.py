@@ -21,7 +21,7 @@ def skip(why):
     sys.exit(77)
 
 
-# Loaded before any package looks for one: PyTorch, which nvshmem.core imports where it is installed, brings its own.
+# It is loaded before any package looks for one: PyTorch, which nvshmem.core imports if it is installed, has its own.
 if len(sys.argv) > 4:
     ctypes.CDLL(os.path.join(sys.argv[2], "libnvshmem_host.so.3"), ctypes.RTLD_GLOBAL)
 try:
@@ -68,7 +68,7 @@ class Memory:
 
 
 def unique_id(rank, path):
-    """The first process makes one and leaves it in a file, as a program does that has no launcher."""
+    """The first process creates one and stores it in a file, like a program without a launcher."""
     uid = b.uniqueid()
     size = b.uniqueid_dtype.itemsize
     if rank == 0:
@@ -164,7 +164,7 @@ def layer(memory, device):
     equal(memory.read(int(peer.handle), 100), [10 * right + i for i in range(100)], "core.get_peer_buffer")
     core.barrier_all(stream=stream)
     stream.sync()
-    # Alone, a PE's peer is itself, and the package takes its buffer for the one that it has given out.
+    # A single PE is its own peer, and the package takes its buffer for the one that it has returned.
     for buffer in (peer, source, target, signal)[n == 1:]:
         core.free(buffer)
 

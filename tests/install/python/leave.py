@@ -1,4 +1,4 @@
-"""A PE that leaves its job in the way of its number: leave.py WAY WAY..., one way for each PE."""
+"""A PE that leaves its job by the way with its number: leave.py WAY WAY..., one way for each PE."""
 import atexit
 import os
 import sys
@@ -40,13 +40,13 @@ def with_views():
 
 
 def in_a_wait():
-    """A daemon thread waits for a signal that nobody sends."""
+    """A daemon thread waits for a signal that is never sent."""
     signal = gshmem.zeros(1, "uint64")
     threading.Thread(target=gshmem.signal_wait, args=(signal, 1), daemon=True).start()
 
 
 WAYS = [finalize, nothing, late_finalize, finalize_at_exit, exception, without_handlers]
-COLLECTIVE_WAYS = [with_views, in_a_wait]  # all PEs allocate: all take the same one
+COLLECTIVE_WAYS = [with_views, in_a_wait]  # all PEs allocate, so all use the same way
 
 if __name__ == "__main__":
     gshmem.init(heap=1 << 20)

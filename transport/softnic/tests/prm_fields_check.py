@@ -15,21 +15,21 @@ import types
 
 TABLE = "/usr/share/doc/rdma-core/tests/mlx5_prm_structs.py"
 
-# Our structures by their names there, and where in those they begin.
+# The firmware's structures by their names in that table, and their offsets in its structures.
 STRUCTURES = {
     "in": "CreateQpIn", "out": "CreateQpOut", "object": "ModifyQpIn",
     "create_cq_in": "CreateCqIn", "cqc": "SwCqc", "qp_in": "ModifyQpIn", "create_qp_in": "CreateQpIn",
     "qpc": "SwQpc", "ads": "SwAds", "query_hca_cap_in": "QueryHcaCapIn", "cmd_hca_cap": "CmdHcaCap",
     "query_hca_vport_context_in": "QueryHcaVportContextIn", "hca_vport_context": "HcaVportContext",
 }
-# Our names of fields that have other ones there.
+# The firmware's names of fields that have other names there.
 NAMES = {
     "object.number": "qpn", "cqc.cqe_comp_en": "cqe_compression_en", "qpc.rlky": "rlkey",
     "qpc.srqn": "srqn_rmpn_xrqn", "cmd_hca_cap.log_max_srq": "log_max_srqs",
     "create_cq_in.cq_umem_offset": "e_mtt_pointer_or_cq_umem_offset",
     "create_qp_in.wq_umem_offset": "e_mtt_pointer_or_wq_umem_offset",
 }
-LEAST = 140  # fields that must have been found, or this script reads one of the tables wrongly
+LEAST = 140  # fields that must have been found, otherwise this script reads one of the tables wrongly
 
 
 class Field:
@@ -94,7 +94,7 @@ def load():
 
 
 def places(structure):
-    """Word, high and low bit of each field, by name. Several words: those of the first."""
+    """Returns word, high and low bit of each field, by name, or the first word of several."""
     found, at = {}, 0
     for field in structure.fields_desc:
         low = 31 - (at % 32 + field.bits - 1) if at % 32 + field.bits <= 32 else 0

@@ -13,8 +13,8 @@ import subprocess
 import sys
 
 NAMES = ("libibverbs.so.1", "libmlx5.so.1")
-# Versions of the time before 2007, whose structures have another layout: no program of a
-# distribution imports them. The soft NIC has the one that says so.
+# Versions from before 2007, whose structures have another layout: no program of a distribution imports them. The soft
+# NIC has the one that reports so.
 OLD = ("IBVERBS_1.0", "IBVERBS_1.1")
 
 
@@ -24,7 +24,7 @@ def objdump(option, path):
 
 
 def exported(path):
-    """{(name, version, default or not, function or variable)} and the set of version nodes."""
+    """Returns {(name, version, default or not, function or variable)} and the set of version nodes."""
     symbols, nodes = set(), set()
     for line in objdump("-T", path).splitlines():
         match = re.match(r"[0-9a-f]+ .{6}(.)\s+(\S+)\s+[0-9a-f]+\s+(\(?)([\w.]+)\)?\s+(\S+)$", line)
@@ -39,7 +39,7 @@ def exported(path):
 
 
 def installed(name):
-    """Path of the real library, or None."""
+    """Returns the path of the real library, or None."""
     for line in subprocess.run(["/sbin/ldconfig", "-p"], capture_output=True, text=True,
                                check=False).stdout.splitlines():
         words = line.split()

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# nodes.sh COMMAND...: runs it where /dev and /sys have what they have on a machine with a ConnectX-7 at
-# mlx5_0, or with as many as GSHNIC_DEVICES says, and ports as GSHNIC_PROFILE does. UCX, NCCL and NVSHMEM look there before they ask libibverbs. In a mount namespace of its own,
-# as root or as a user who may make user namespaces; nothing is left of it.
+# nodes.sh COMMAND...: runs it with /dev and /sys as on a machine with a ConnectX-7 at mlx5_0, or with as many as
+# GSHNIC_DEVICES says, and ports as in GSHNIC_PROFILE. UCX, NCCL and NVSHMEM read them before they call libibverbs. It
+# uses a mount namespace of its own, as root or as a user who may make user namespaces, and leaves nothing.
 set -euo pipefail
 
 if [[ ${GSHNIC_NODES:-} != made ]]; then
@@ -15,7 +15,7 @@ fi
 stage=$(mktemp -d)
 mount -t tmpfs gshnic "$stage"
 
-# /dev: all that is there, and the device of the kernel's verbs.
+# /dev: its current content, and the device of the kernel's verbs.
 mkdir -p "$stage/dev/infiniband"
 for entry in /dev/*; do
   name=$stage/dev/${entry##*/}
@@ -32,13 +32,13 @@ for ((i = 0; i < ${GSHNIC_DEVICES:-1}; i++)); do
   mount --bind /dev/null "$stage/dev/infiniband/uverbs$i"
 done
 
-# /sys/class: the links that are there, and each device below a PCI device.
+# /sys/class: its current links, and each device below a PCI device.
 for class in /sys/class/*; do
   mkdir -p "$stage/class/${class##*/}"
   find "$class" -maxdepth 1 -type l -exec cp -P -t "$stage/class/${class##*/}" {} +
 done
 mkdir -p "$stage/class/infiniband"
-# GIDs as profile.cpp has them: each address for both versions of RoCE.
+# GIDs as in profile.cpp: each address for both versions of RoCE.
 case ${GSHNIC_PROFILE:-} in
   *roce6*) types=("IB/RoCE v1" "RoCE v2") ;;
   *roce*) types=("IB/RoCE v1" "RoCE v2" "IB/RoCE v1" "RoCE v2") ;;

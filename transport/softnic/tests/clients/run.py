@@ -42,7 +42,7 @@ def environment(folder, **more):
 
 
 def run(folder, *command, **variables):
-    """What it prints. Errors: an exit code, a time-out, a line of the soft NIC."""
+    """Returns its output. Errors: an exit code, a time-out, a line of the soft NIC."""
     done = subprocess.run(command, env=environment(folder, **variables), capture_output=True, text=True,
                           timeout=SECONDS, check=False)
     print("$", *command, done.stdout, done.stderr, sep="\n" if done.stderr else " ")
@@ -64,7 +64,7 @@ def devices(folder):
 
 
 def devinfo(folder):
-    """ibv_devinfo -v: what it says of a ConnectX-7 with one active InfiniBand port"""
+    """ibv_devinfo -v: its description of a ConnectX-7 with one active InfiniBand port"""
     text = run(folder, program("ibv_devinfo", "ibverbs-utils"), "-v")
     guid = re.search(r"node_guid:\s+([0-9a-f:]+)\n", text)
     lid = re.search(r"port_lid:\s+(\d+)\n", text)
@@ -82,7 +82,7 @@ def devinfo(folder):
         r"active_width: 4X \(2\)", r"active_speed: 100\.0 Gbps \(128\)",
         r"phys_state: LINK_UP \(5\)",
         rf"GID\[ 0\]: fe80:0000:0000:0000:{guid.group(1)}"])
-    # And a RoCE port: two addresses, each for both versions.
+    # A RoCE port has two addresses, each for both versions.
     text = run(folder, "ibv_devinfo", "-v", GSHNIC_PROFILE="roce")
     expect(text, ["link_layer: Ethernet", "gid_tbl_len: 4",
                   r"GID\[ 0\]: fe80:0000:0000:0000:004e:49ff:fe43:0000, RoCE v1",
@@ -98,14 +98,14 @@ def free_port():
 
 
 def listens(port):
-    """Whether a process of this machine waits for a connection there."""
+    """Returns whether a process of this machine waits for a connection there."""
     with open("/proc/net/tcp", encoding="ascii") as v4, open("/proc/net/tcp6", encoding="ascii") as v6:
         lines = [line.split() for line in [*v4, *v6]]
     return any(words[1].endswith(f":{port:04X}") and words[3] == "0A" for words in lines)
 
 
 def complaints(text, of_ucx):
-    """The soft NIC's lines. UCX leaves what was there before in fields of its entries that have no meaning."""
+    """Returns the soft NIC's lines. UCX leaves old data in fields of its entries that have no meaning."""
     return [line for line in text.splitlines()
             if "soft NIC" in line and not (of_ucx and "a NIC would ignore" in line)]
 
@@ -122,7 +122,7 @@ class Pair:
         self.command = [*prefix, *(str(self.port) if word == "PORT" else word for word in command)]
 
     def run(self, *at):
-        """What each prints; `at` are the client's words more. Errors: those of run()."""
+        """Returns the output of each; `at` are the client's further words. Errors: those of run()."""
         print("$", *self.command, "&", *self.command, *at)
         server = subprocess.Popen(self.command, env=self.env, stdout=subprocess.PIPE,
                                   stderr=subprocess.STDOUT, text=True)
@@ -177,7 +177,7 @@ def srq_pingpong(folder):
 
 
 def perftest(folder):
-    """perftest: what it measures, by the extended calls and by ibv_post_send"""
+    """perftest: its figures, by the extended calls and by ibv_post_send"""
     for name, *options in (["ib_write_bw", "-s", "65536"], ["ib_write_lat"], ["ib_read_lat"],
                            ["ib_read_bw", "-s", "100000"], ["ib_atomic_lat"],
                            ["ib_atomic_lat", "-A", "CMP_AND_SWAP"], ["ib_send_lat", "-e"],
@@ -194,12 +194,12 @@ def perftest(folder):
 
 
 def nodes(*settings):
-    """What makes /dev and /sys look as with a card, for UCX."""
+    """Makes /dev and /sys look as with a card, for UCX."""
     path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "nodes.sh")
     probe = subprocess.run([path, "true"], capture_output=True, text=True, check=False)
     if probe.returncode == 77:
         raise Skip(probe.stdout.strip())
-    # With relaxed ordering, its default on some processors, UCX makes keys of keys.
+    # With relaxed ordering, its default on some processors, UCX registers keys of keys.
     return [path, "env", "UCX_IB_PCI_RELAXED_ORDERING=off", *settings]
 
 
@@ -289,8 +289,8 @@ def openmpi(folder):
 
 
 RDMA_CORE_TESTS = "/usr/share/doc/rdma-core/tests"
-# What the soft NIC does not have: regions and queues that change, memory of the device, steering of packets, huge pages,
-# objects of another process, libmlx5's MLX5_CQE_SIZE.
+# Features that the soft NIC lacks: regions and queues that change, memory of the device, steering of packets, huge
+# pages, objects of another process, libmlx5's MLX5_CQE_SIZE.
 LACKING = ["test_mr_rereg_access", "test_mr_rereg_access_bad_flow", "test_mr_rereg_addr", "test_mr_rereg_pd",
            "test_dm_atomic_ops", "test_parallel_dm_atomic_ops", "test_packet_reformat",
            "test_tx_packet_reformat", "test_prefer_obj_on_huge", "test_imported_rc_ex_rdma_write",
@@ -298,7 +298,7 @@ LACKING = ["test_mr_rereg_access", "test_mr_rereg_access_bad_flow", "test_mr_rer
 
 
 def rdma_core(folder):
-    """rdma-core's own tests, which its package has among its documentation: those of DevX among them"""
+    """rdma-core's own tests, which its package has among its documentation, with those of DevX"""
     python = "/usr/bin/python3"
     if subprocess.run([python, "-c", "import pyverbs"], capture_output=True, check=False).returncode != 0 \
             or not os.path.exists(RDMA_CORE_TESTS + "/run_tests.py"):
