@@ -24,7 +24,7 @@ namespace gshmem::control {
 class Plane {
  public:
   /// The subject of a letter.
-  enum class Topic : std::uint64_t { kFirstUse, kMeetings, kWhere };
+  enum class Topic : std::uint64_t { kFirstUse, kRendezvous, kWhere };
   struct Callbacks {
     /// See Monitor. Events of PEs that end before watch() is called are reported by watch().
     std::function<void(const PeerNews& news)> on_event = [](const PeerNews&) {};

@@ -36,18 +36,18 @@ Pe::Pe(std::unique_ptr<bootstrap::Bootstrap> boot, PeOptions options)
       boot_(std::move(boot)),
       faults_(state_, *boot_,
               [this](const abi::FaultRecord& record) { return fault_text(record); }),
-      meetings_({.my_pe = boot_->rank(),
-                 .n_pes = boot_->size(),
-                 .timeout = options_.config.timeout,
-                 .send =
-                     [this](int pe, net::ByteView letter) {
-                       plane_->send(pe, control::Plane::Topic::kMeetings, letter);
-                     },
-                 .require_running =
-                     [this] {
-                       if (faults_.ends_waits())
-                         faults_.require_complete(GSHMEMX_ERROR_PEER_FAILED);
-                     }}),
+      rendezvous_({.my_pe = boot_->rank(),
+                   .n_pes = boot_->size(),
+                   .timeout = options_.config.timeout,
+                   .send =
+                       [this](int pe, net::ByteView letter) {
+                         plane_->send(pe, control::Plane::Topic::kRendezvous, letter);
+                       },
+                   .require_running =
+                       [this] {
+                         if (faults_.ends_waits())
+                           faults_.require_complete(GSHMEMX_ERROR_PEER_FAILED);
+                       }}),
       waits_(state_, {.send =
                           [this](int pe, net::ByteView letter) {
                             if (plane_) plane_->send(pe, control::Plane::Topic::kWhere, letter);
@@ -137,7 +137,8 @@ void Pe::meet() {
           .on_tick = [this] { tick(); },
           .on_letter =
               [this](int from, control::Plane::Topic topic, net::ByteView letter) {
-                if (topic == control::Plane::Topic::kMeetings) return meetings_.take(from, letter);
+                if (topic == control::Plane::Topic::kRendezvous)
+                  return rendezvous_.take(from, letter);
                 if (topic == control::Plane::Topic::kWhere) return waits_.take(from, letter);
                 network_.take(from, letter);
               },

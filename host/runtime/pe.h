@@ -16,7 +16,7 @@
 #include "host/runtime/context_table.h"
 #include "host/runtime/faults.h"
 #include "host/runtime/host_checks.h"
-#include "host/runtime/meetings.h"
+#include "host/runtime/team_rendezvous.h"
 #include "host/runtime/network.h"
 #include "host/runtime/paths.h"
 #include "host/runtime/registered_memory.h"
@@ -123,7 +123,7 @@ class Pe {
   [[nodiscard]] AxisTeams split_2d(const char* call, gshmem_team_t parent, int xrange,
                                    const TeamConfig& x, const TeamConfig& y, bool is_good);
   /// Returns an id for a team; this PE keeps the list of its members.
-  [[nodiscard]] std::uint64_t make_team_id() { return meetings_.make_id(); }
+  [[nodiscard]] std::uint64_t make_team_id() { return rendezvous_.make_id(); }
   /// Joins as member `index` of the `npes` PEs that come with the config's id.
   [[nodiscard]] gshmem_team_t join_team(const char* call, const TeamConfig& config, int npes,
                                         int index, const gshmem_team_t* team);
@@ -188,7 +188,7 @@ class Pe {
   abi::DeviceState state_;
   /// Before members with threads that raise faults: the GPU, the NICs, the monitor.
   Faults faults_;
-  Meetings meetings_;
+  TeamRendezvous rendezvous_;
   Waits waits_;
   bool in_finalize_ = false;
   std::atomic<bool> watching_{false};  ///< set when init has ended

@@ -107,13 +107,13 @@ gshmem_team_t Pe::join_team(const char* call, const TeamConfig& config, int npes
   const std::uint64_t id = config.config->uniqueid;
   if (!team) {
     mine = strprintf("%s: argument team is null", call);
-    meetings_.refuse(id, mine);
+    rendezvous_.refuse(id, mine);
     throw Error(GSHMEMX_ERROR_INVALID_VALUE, mine);
   }
   std::uint32_t round = 0;
   return teams_->join(
       call, index, taken_over(config), [&](const std::vector<std::uint32_t>& words) {
-        Meetings::Outcome met = meetings_.meet(call, {id, npes, index}, round++, words);
+        TeamRendezvous::Outcome met = rendezvous_.exchange(call, {id, npes, index}, round++, words);
         return Teams::Met{std::move(met.pes), std::move(met.words)};
       });
 }

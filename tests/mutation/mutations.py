@@ -17,7 +17,7 @@ QUIET = r"quiet .* (are not what it has put|announced is not at PE|is good after
 STUCK = r"waits for what does not come"
 OVERRUN = NOT_THERE + "|" + STUCK  # entries are written over
 
-# Group operations that begin or end without a meeting.
+# Group operations that begin or end without synchronizing the group.
 GROUP = "group_test:"
 MEETS = r"seen\.(front|back)\(\)|seen\.size\(\)"
 # Syncs of teams: whom a member tells, and for whom it waits.
@@ -576,7 +576,7 @@ MUTATIONS = [
              "control.x |= (static_cast<std::uint32_t>(index) & 0xffff) << 8;",
              "wqe_test:write_from_memory", "in_queue"),
 
-    # Meetings of a group in the midst of a collective.
+    # Synchronizations of a group in the midst of a collective.
     mutation("sync_tells_before_all_are_there", "ops/sync.h",
              "  bool arrived = true;\n  coop.sync();\n", "  bool arrived = true;\n",
              LATE + "syncs_and_barriers_hold_late_lanes", LATE_RESULT),

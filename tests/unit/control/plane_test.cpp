@@ -306,14 +306,14 @@ TEST_CASE("messages_arrive_in_order_from_every_pe") {
                 const std::lock_guard lock(mutex);
                 int& number = read[static_cast<std::size_t>(from)];
                 const auto bytes = std::as_bytes(std::span(&number, 1));
-                right = right && topic == control::Plane::Topic::kMeetings &&
+                right = right && topic == control::Plane::Topic::kRendezvous &&
                         std::equal(letter.begin(), letter.end(), bytes.begin(), bytes.end());
                 ++number;
                 came.notify_all();
               }});
           for (int i = 0; i < kLetters; ++i) {
             for (int to = 0; to < kPes; ++to)
-              plane.send(to, control::Plane::Topic::kMeetings, std::as_bytes(std::span(&i, 1)));
+              plane.send(to, control::Plane::Topic::kRendezvous, std::as_bytes(std::span(&i, 1)));
           }
           std::unique_lock lock(mutex);
           const bool all = came.wait_for(lock, std::chrono::seconds(20 * kPatience), [&] {
@@ -338,7 +338,7 @@ TEST_CASE("news_during_init_are_delivered_after_it") {
             {.on_event = [&](const control::PeerNews& news) { heard.push_back(news.why); },
              .on_letter = [&](int, control::Plane::Topic, net::ByteView) { letter.set_value(); }});
         const auto write = [&] {
-          plane.send(1 - rank, control::Plane::Topic::kMeetings, net::Bytes(1));
+          plane.send(1 - rank, control::Plane::Topic::kRendezvous, net::Bytes(1));
         };
         if (rank == 1) {
           plane.monitor().stopped("a fault");

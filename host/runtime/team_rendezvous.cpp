@@ -1,4 +1,4 @@
-#include "host/runtime/meetings.h"
+#include "host/runtime/team_rendezvous.h"
 
 #include "host/base/error.h"
 #include "host/base/log.h"
@@ -28,26 +28,27 @@ std::vector<T> values_of(net::ByteView bytes) {
 }  // namespace
 
 /// An id is the PE's number plus 1, so that no id is 0, followed by a number of the PE.
-std::uint64_t Meetings::make_id() {
+std::uint64_t TeamRendezvous::make_id() {
   const std::lock_guard lock(mutex_);
   return (std::uint64_t(outside_.my_pe) + 1) << kPeShift | ++made_;
 }
 
 /// Was the id made by this PE? Requires the lock.
-bool Meetings::is_made(std::uint64_t id) const {
+bool TeamRendezvous::is_made(std::uint64_t id) const {
   return id >> kPeShift == static_cast<std::uint64_t>(outside_.my_pe) + 1 &&
          static_cast<std::uint32_t>(id) - 1 < made_;
 }
 
-std::vector<std::byte> Meetings::letter_of(const Header& header, net::ByteView more) {
+std::vector<std::byte> TeamRendezvous::letter_of(const Header& header, net::ByteView more) {
   std::vector<std::byte> letter(sizeof(header) + more.size());
   std::memcpy(letter.data(), &header, sizeof(header));
   std::ranges::copy(more, letter.begin() + sizeof(header));
   return letter;
 }
 
-Meetings::Outcome Meetings::meet(const char* call, const Place& place, std::uint32_t round,
-                                 const std::vector<std::uint32_t>& words) {
+TeamRendezvous::Outcome TeamRendezvous::exchange(const char* call, const Place& place,
+                                                 std::uint32_t round,
+                                                 const std::vector<std::uint32_t>& words) {
   const std::uint64_t keeper = (place.id >> kPeShift) - 1;
   require(keeper < static_cast<std::uint64_t>(outside_.n_pes), GSHMEMX_ERROR_INVALID_VALUE,
           strprintf("%s: unique id 0x%lx was made by no PE of this job", call, place.id));
@@ -67,7 +68,7 @@ Meetings::Outcome Meetings::meet(const char* call, const Place& place, std::uint
   const std::chrono::duration<double> limit(outside_.timeout);
   Answer answer;
   try {
-    while (!heard_.wait_for(lock, kLook, [&] { return wait->second.here; })) {
+    while (!received_.wait_for(lock, kLook, [&] { return wait->second.here; })) {
       outside_.require_running();
       if (reminder.due()) {
         GSHMEM_WARN("%s has waited %.3g s for other members of the team", call, reminder.seconds());
@@ -91,14 +92,14 @@ Meetings::Outcome Meetings::meet(const char* call, const Place& place, std::uint
   return std::move(answer.outcome);
 }
 
-void Meetings::refuse(std::uint64_t id, const std::string& why) {
+void TeamRendezvous::refuse(std::uint64_t id, const std::string& why) {
   const std::uint64_t keeper = (id >> kPeShift) - 1;
   if (keeper >= static_cast<std::uint64_t>(outside_.n_pes)) return;
   outside_.send(static_cast<int>(keeper),
                 letter_of({id, Kind::kRefuses}, std::as_bytes(std::span(why))));
 }
 
-void Meetings::take(int from, net::ByteView letter) {
+void TeamRendezvous::take(int from, net::ByteView letter) {
   Header header{};
   if (letter.size() < sizeof(header)) return;
   std::memcpy(&header, letter.data(), sizeof(header));
@@ -116,12 +117,12 @@ void Meetings::take(int from, net::ByteView letter) {
     }
     case Kind::kAllCame:
     case Kind::kRefused:
-      return hear(header, more);
+      return receive(header, more);
   }
 }
 
 /// Runs on the PE that has made the id.
-void Meetings::enter(int from, const Header& header, std::vector<std::uint32_t> words) {
+void TeamRendezvous::enter(int from, const Header& header, std::vector<std::uint32_t> words) {
   const std::lock_guard lock(mutex_);
   const auto bad = [&](std::int32_t code, const std::string& why) {
     refuse_all(header.id, code, why, from);
@@ -168,7 +169,8 @@ void Meetings::enter(int from, const Header& header, std::vector<std::uint32_t> 
 
 /// Refuses all PEs that have come by the id so far, and PE `also`. A refusal for an id that does
 /// not exist yet is not stored. Requires the lock.
-void Meetings::refuse_all(std::uint64_t id, std::int32_t code, const std::string& why, int also) {
+void TeamRendezvous::refuse_all(std::uint64_t id, std::int32_t code, const std::string& why,
+                                int also) {
   if (is_made(id)) refused_.try_emplace(id, code, why);
   std::set<int> to{also};
   for (auto roll = rolls_.lower_bound({id, 0}); roll != rolls_.end() && roll->first.first == id;
@@ -182,7 +184,7 @@ void Meetings::refuse_all(std::uint64_t id, std::int32_t code, const std::string
 }
 
 /// A refusal applies to every round of the id in which the PE waits.
-void Meetings::hear(const Header& header, net::ByteView more) {
+void TeamRendezvous::receive(const Header& header, net::ByteView more) {
   const std::lock_guard lock(mutex_);
   const bool is_refusal = header.kind == Kind::kRefused;
   for (auto& [key, answer] : waits_) {
@@ -198,7 +200,7 @@ void Meetings::hear(const Header& header, net::ByteView more) {
                         values_of<std::uint32_t>(more.subspan(bytes))};
     }
   }
-  heard_.notify_all();
+  received_.notify_all();
 }
 
 }  // namespace gshmem

@@ -1,6 +1,6 @@
 // Tests how PEs that share only an id synchronize. Their messages pass through a queue, which the
 // test delivers in order.
-#include "host/runtime/meetings.h"
+#include "host/runtime/team_rendezvous.h"
 
 #include "host/base/error.h"
 
@@ -25,20 +25,20 @@ class World {
   explicit World(const std::vector<double>& timeouts) {
     const int n = static_cast<int>(timeouts.size());
     for (int pe = 0; pe < n; ++pe) {
-      pes_.push_back(std::make_unique<Meetings>(
-          Meetings::Outside{.my_pe = pe,
-                            .n_pes = n,
-                            .timeout = timeouts[static_cast<std::size_t>(pe)],
-                            .send =
-                                [this, pe](int to, net::ByteView letter) {
-                                  post({pe, to, letter});
-                                },
-                            .require_running =
-                                [this, pe] {
-                                  looked = true;
-                                  if (stopped == pe)
-                                    throw Error(GSHMEMX_ERROR_PEER_FAILED, "a fault");
-                                }}));
+      pes_.push_back(std::make_unique<TeamRendezvous>(
+          TeamRendezvous::Outside{.my_pe = pe,
+                                  .n_pes = n,
+                                  .timeout = timeouts[static_cast<std::size_t>(pe)],
+                                  .send =
+                                      [this, pe](int to, net::ByteView letter) {
+                                        post({pe, to, letter});
+                                      },
+                                  .require_running =
+                                      [this, pe] {
+                                        looked = true;
+                                        if (stopped == pe)
+                                          throw Error(GSHMEMX_ERROR_PEER_FAILED, "a fault");
+                                      }}));
     }
     carrier_ = std::thread([this] { carry(); });
   }
@@ -46,14 +46,14 @@ class World {
     post({});
     carrier_.join();
   }
-  Meetings& operator[](std::size_t pe) { return *pes_[pe]; }
+  TeamRendezvous& operator[](std::size_t pe) { return *pes_[pe]; }
   /// Returns what PE `pe` receives: the list of members, or the text of the error.
-  std::future<std::string> meet(std::size_t pe, const Meetings::Place& place,
+  std::future<std::string> exchange(std::size_t pe, const TeamRendezvous::Place& place,
                                 std::uint32_t round = 0) {
     return std::async(std::launch::async, [this, pe, place, round]() -> std::string {
       try {
         std::string came;
-        for (const std::int32_t member : pes_[pe]->meet("call", place, round, {}).pes)
+        for (const std::int32_t member : pes_[pe]->exchange("call", place, round, {}).pes)
           came += std::to_string(member);
         return came;
       } catch (const Error& error) {
@@ -89,7 +89,7 @@ class World {
       pes_[static_cast<std::size_t>(letter.to)]->take(letter.from, letter.bytes);
     }
   }
-  std::vector<std::unique_ptr<Meetings>> pes_;
+  std::vector<std::unique_ptr<TeamRendezvous>> pes_;
   std::mutex mutex_;
   std::condition_variable came_;
   std::deque<Letter> letters_;
@@ -101,7 +101,7 @@ class World {
 TEST_CASE("all_members_receive_the_list_of_members") {
   World world({0, 0, 0});
   const std::uint64_t id = world[1].make_id();  // PE 1 is no member
-  auto first = world.meet(2, {id, 2, 0}), second = world.meet(0, {id, 2, 1});
+  auto first = world.exchange(2, {id, 2, 0}), second = world.exchange(0, {id, 2, 1});
   CHECK(first.get() == "20");
   CHECK(second.get() == "20");
 }
@@ -110,9 +110,9 @@ TEST_CASE("members_receive_the_combined_words") {
   World world({0, 0});
   const std::uint64_t id = world[0].make_id();
   auto other = std::async(std::launch::async, [&] {
-    return world[1].meet("call", {id, 2, 0}, 3, {6, 5, 1});
+    return world[1].exchange("call", {id, 2, 0}, 3, {6, 5, 1});
   });
-  const Meetings::Outcome outcome = world[0].meet("call", {id, 2, 1}, 3, {3, 7, 2});
+  const TeamRendezvous::Outcome outcome = world[0].exchange("call", {id, 2, 1}, 3, {3, 7, 2});
   CHECK(outcome.pes == std::vector<std::int32_t>{1, 0});
   CHECK(outcome.words == std::vector<std::uint32_t>{2, 5, 0});
   CHECK(other.get().words == outcome.words);
@@ -126,10 +126,10 @@ TEST_CASE("a_waiting_member_is_notified_at_once") {
   for (int i = 0; i < 10; ++i) {
     const std::uint64_t id = world[0].make_id();
     world.looked = false;
-    auto waits = world.meet(0, {id, 2, 0});
+    auto waits = world.exchange(0, {id, 2, 0});
     while (!world.looked) std::this_thread::yield();
     const auto begin = std::chrono::steady_clock::now();
-    CHECK(world[1].meet("call", {id, 2, 1}, 0, {}).pes == std::vector<std::int32_t>{0, 1});
+    CHECK(world[1].exchange("call", {id, 2, 1}, 0, {}).pes == std::vector<std::int32_t>{0, 1});
     CHECK(waits.get() == "01");
     least =
         std::min<std::chrono::duration<double>>(least, std::chrono::steady_clock::now() - begin);
@@ -141,19 +141,19 @@ TEST_CASE("an_impossible_team_is_an_error_on_all_members") {
   World world({0, 0, 0});
   const auto id = [&] { return world[0].make_id(); };
   for (const int size : {0, 4})
-    CHECK(world.meet(1, {id(), size, 0}).get() ==
+    CHECK(world.exchange(1, {id(), size, 0}).get() ==
           "call: argument npes = " + std::to_string(size) + " of PE 1 is out of range [1, 3]");
   for (const int index : {-1, 2})
-    CHECK(world.meet(1, {id(), 2, index}).get() ==
+    CHECK(world.exchange(1, {id(), 2, index}).get() ==
           "call: argument pe_idx_in_team = " + std::to_string(index) +
               " of PE 1 is out of range [0, 1]");
-  CHECK(world.meet(1, {0x400000001, 2, 0}).get() ==
+  CHECK(world.exchange(1, {0x400000001, 2, 0}).get() ==
         "call: unique id 0x400000001 was made by no PE of this job");
-  const auto both = [&](const Meetings::Place& first, const Meetings::Place& second) {
-    auto other = world.meet(1, first);
+  const auto both = [&](const TeamRendezvous::Place& first, const TeamRendezvous::Place& second) {
+    auto other = world.exchange(1, first);
     // Gives its message time to arrive first.
     CHECK(other.wait_for(std::chrono::milliseconds(50)) == std::future_status::timeout);
-    const std::string said = world.meet(2, second).get();
+    const std::string said = world.exchange(2, second).get();
     CHECK(other.get() == said);
     return said;
   };
@@ -168,15 +168,15 @@ TEST_CASE("rounds_of_an_id_are_independent_and_may_be_repeated") {
   World world({0, 0});
   const std::uint64_t id = world[0].make_id();
   for (int again = 0; again < 2; ++again) {
-    auto fifth = world.meet(0, {id, 2, 0}, 5), sixth = world.meet(0, {id, 2, 0}, 6);
-    CHECK(world.meet(1, {id, 2, 1}, 6).get() == "01");
+    auto fifth = world.exchange(0, {id, 2, 0}, 5), sixth = world.exchange(0, {id, 2, 0}, 6);
+    CHECK(world.exchange(1, {id, 2, 1}, 6).get() == "01");
     CHECK(sixth.get() == "01");
     CHECK(fifth.wait_for(std::chrono::milliseconds(30)) == std::future_status::timeout);
-    CHECK(world.meet(1, {id, 2, 1}, 5).get() == "01");
+    CHECK(world.exchange(1, {id, 2, 1}, 5).get() == "01");
     CHECK(fifth.get() == "01");
   }
   // A refusal ends all rounds of the id.
-  auto fifth = world.meet(0, {id, 2, 0}, 5), sixth = world.meet(0, {id, 2, 0}, 6);
+  auto fifth = world.exchange(0, {id, 2, 0}, 5), sixth = world.exchange(0, {id, 2, 0}, 6);
   for (auto* waits : {&fifth, &sixth})
     CHECK(waits->wait_for(std::chrono::milliseconds(30)) == std::future_status::timeout);
   world[1].refuse(id, "no");
@@ -186,7 +186,7 @@ TEST_CASE("rounds_of_an_id_are_independent_and_may_be_repeated") {
 TEST_CASE("a_fault_of_a_member_ends_the_wait_of_the_others") {
   World world({0, 0, 0});
   const std::uint64_t id = world[1].make_id();
-  auto stops = world.meet(0, {id, 3, 0}), waits = world.meet(1, {id, 3, 1});
+  auto stops = world.exchange(0, {id, 3, 0}), waits = world.exchange(1, {id, 3, 1});
   for (auto* each : {&stops, &waits})
     CHECK(each->wait_for(std::chrono::milliseconds(30)) == std::future_status::timeout);
   world.stopped = 0;

@@ -18,7 +18,7 @@
 
 namespace gshmem {
 
-class Meetings {
+class TeamRendezvous {
  public:
   struct Outside {
     int my_pe, n_pes;
@@ -28,8 +28,8 @@ class Meetings {
     /// Throws when this PE waits for no other PE any more.
     std::function<void()> require_running;
   };
-  explicit Meetings(Outside outside) : outside_(std::move(outside)) {}
-  Meetings(const Meetings&) = delete;
+  explicit TeamRendezvous(Outside outside) : outside_(std::move(outside)) {}
+  TeamRendezvous(const TeamRendezvous&) = delete;
 
   /// Returns an id that no other PE of the job makes, and that this one does not repeat within
   /// 2^31.
@@ -48,8 +48,8 @@ class Meetings {
   /// PE has made, or an index that is out of range or taken; GSHMEMX_ERROR_SYMMETRY for sizes that
   /// differ; GSHMEMX_ERROR_TIMEOUT on a PE that gives up, which ends the wait of the others. The id
   /// cannot be used afterwards.
-  [[nodiscard]] Outcome meet(const char* call, const Place& place, std::uint32_t round,
-                             const std::vector<std::uint32_t>& words);
+  [[nodiscard]] Outcome exchange(const char* call, const Place& place, std::uint32_t round,
+                                 const std::vector<std::uint32_t>& words);
   /// This PE does not come: the others are notified.
   void refuse(std::uint64_t id, const std::string& why);
 
@@ -81,11 +81,11 @@ class Meetings {
   [[nodiscard]] static std::vector<std::byte> letter_of(const Header& header, net::ByteView more);
   void enter(int from, const Header& header, std::vector<std::uint32_t> words);
   void refuse_all(std::uint64_t id, std::int32_t code, const std::string& why, int also);
-  void hear(const Header& header, net::ByteView more);
+  void receive(const Header& header, net::ByteView more);
 
   const Outside outside_;
   std::mutex mutex_;
-  std::condition_variable heard_;
+  std::condition_variable received_;
   std::uint32_t made_ = 0;
   std::map<Key, Roll> rolls_;  ///< for ids of this PE
   /// Errors of ids of this PE: PEs that come later receive them at once.
