@@ -32,7 +32,7 @@ constexpr std::size_t kMaxBytes = 4096;
 
 using Name = LocalPeers::Name;
 
-/// The header of a letter.
+/// The header of a message.
 struct Sender {
   Name word{};              ///< secret word of the receiving PE
   std::uint32_t epoch = 0;  ///< reserved: always 0
@@ -55,7 +55,8 @@ std::uint64_t this_process() {
   return now;
 }
 
-/// An abstract address: a zero byte, then the name. The address of the mailbox has one more letter.
+/// An abstract address: a zero byte, then the name. The address of the mailbox has one more
+/// character.
 struct Address {
   sockaddr_un un{};
   socklen_t length;
@@ -131,8 +132,8 @@ std::vector<Link> LocalPeers::connect(const HostGroup& group, const std::vector<
                                       double timeout_seconds) {
   group_ = &group;
   timeout_seconds_ = timeout_seconds;
-  letters_ = std::vector<std::queue<Letter>>(static_cast<std::size_t>(group.size()));
-  gone_.resize(letters_.size());
+  messages_ = std::vector<std::queue<Message>>(static_cast<std::size_t>(group.size()));
+  gone_.resize(messages_.size());
   for (const int pe : group.pes) {
     contacts_.push_back(contacts[static_cast<std::size_t>(pe)]);
     require(contacts_.back().name != Name{}, GSHMEMX_ERROR_PEER_FAILED,
@@ -162,7 +163,7 @@ void LocalPeers::connect_to_lower(std::vector<Link>& links) {
       // first PE that gave up.
       std::vector<int> all(contacts_.size());
       std::iota(all.begin(), all.end(), 0);
-      take_letters(all);
+      take_messages(all);
       throw Error(GSHMEMX_ERROR_PEER_FAILED, strprintf("cannot connect to PE %d on this host: %s",
                                                        group_->pe(i), reason.c_str()));
     }
@@ -209,7 +210,7 @@ void LocalPeers::accept_higher(std::vector<Link>& links) {
   listeners.push_back(std::move(listener_));
   net::Reception reception(std::move(listeners), judge, take);
   while (!missing.empty()) {
-    if (reception.wait(deadline, mailbox_)) take_letters(missing);
+    if (reception.wait(deadline, mailbox_)) take_messages(missing);
     require(reception.shortage().empty(), GSHMEMX_ERROR_SYSTEM, [&] {
       return strprintf("%s, with %zu PEs still to connect", reception.shortage().c_str(),
                        missing.size());
@@ -243,48 +244,48 @@ bool LocalPeers::post(int i, Kind kind, int fd, std::span<const char> bytes) {
   iovec data[2] = {{&sender, sizeof(sender)}, {content.data(), content.size()}};
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
   Address to(contact.name, true);
-  msghdr message{};
-  message.msg_name = &to.un;
-  message.msg_namelen = to.length;
-  message.msg_iov = data;
-  message.msg_iovlen = 2;
+  msghdr datagram{};
+  datagram.msg_name = &to.un;
+  datagram.msg_namelen = to.length;
+  datagram.msg_iov = data;
+  datagram.msg_iovlen = 2;
   if (fd >= 0) {
-    message.msg_control = control;
-    message.msg_controllen = sizeof(control);
-    cmsghdr* header = CMSG_FIRSTHDR(&message);
+    datagram.msg_control = control;
+    datagram.msg_controllen = sizeof(control);
+    cmsghdr* header = CMSG_FIRSTHDR(&datagram);
     header->cmsg_level = SOL_SOCKET;
     header->cmsg_type = SCM_RIGHTS;
     header->cmsg_len = CMSG_LEN(sizeof(int));
     std::memcpy(CMSG_DATA(header), &fd, sizeof(int));
   }
   if (uninterrupted(
-          [&] { return ::sendmsg(mailbox_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT); }) >= 0)
+          [&] { return ::sendmsg(mailbox_.get(), &datagram, MSG_NOSIGNAL | MSG_DONTWAIT); }) >= 0)
     return true;
   if (errno == EAGAIN || errno == ETOOMANYREFS || errno == ENOBUFS) return false;
   throw Error(GSHMEMX_ERROR_PEER_FAILED,
               strprintf("cannot pass a segment to PE %d: %s", group_->pe(i), std::strerror(errno)));
 }
 
-/// Returns false when the mailbox is empty. Letters from processes outside of the job are dropped
-/// together with their descriptors: any user of the host can send such letters.
-bool LocalPeers::take_letter() {
+/// Returns false when the mailbox is empty. Messages from processes outside of the job are dropped
+/// together with their descriptors: any user of the host can send such messages.
+bool LocalPeers::take_message() {
   Sender sender{};
   std::vector<char> content(kMaxBytes);
   iovec data[2] = {{&sender, sizeof(sender)}, {content.data(), content.size()}};
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(ucred)) + CMSG_SPACE(sizeof(int))] = {};
-  msghdr message{};
-  message.msg_iov = data;
-  message.msg_iovlen = 2;
-  message.msg_control = control;
-  message.msg_controllen = sizeof(control);
+  msghdr datagram{};
+  datagram.msg_iov = data;
+  datagram.msg_iovlen = 2;
+  datagram.msg_control = control;
+  datagram.msg_controllen = sizeof(control);
   const ssize_t n = uninterrupted(
-      [&] { return ::recvmsg(mailbox_.get(), &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT); });
+      [&] { return ::recvmsg(mailbox_.get(), &datagram, MSG_CMSG_CLOEXEC | MSG_DONTWAIT); });
   if (n < 0 && errno == EAGAIN) return false;
   check_errno(n, "recvmsg");
   std::vector<Fd> fds;
-  ucred from{};  // SO_PASSCRED adds the sender's credentials to every letter
-  for (cmsghdr* part = CMSG_FIRSTHDR(&message); part != nullptr;
-       part = CMSG_NXTHDR(&message, part)) {
+  ucred from{};  // SO_PASSCRED adds the sender's credentials to every message
+  for (cmsghdr* part = CMSG_FIRSTHDR(&datagram); part != nullptr;
+       part = CMSG_NXTHDR(&datagram, part)) {
     if (part->cmsg_type == SCM_CREDENTIALS) std::memcpy(&from, CMSG_DATA(part), sizeof(from));
     if (part->cmsg_type == SCM_RIGHTS) fds = descriptors_of(part);
   }
@@ -292,7 +293,7 @@ bool LocalPeers::take_letter() {
       sender.word != contact_.word || sender.epoch != 0 || sender.index < 0 ||
       sender.index >= size())
     return true;
-  require((message.msg_flags & MSG_CTRUNC) == 0, GSHMEMX_ERROR_SYSTEM, [&] {
+  require((datagram.msg_flags & MSG_CTRUNC) == 0, GSHMEMX_ERROR_SYSTEM, [&] {
     return strprintf("no descriptor left for the segment of PE %d: %s", group_->pe(sender.index),
                      descriptor_limit_text().c_str());
   });
@@ -302,46 +303,46 @@ bool LocalPeers::take_letter() {
     return true;
   }
   content.resize(static_cast<std::size_t>(n) - sizeof(sender));
-  Letter letter;
-  letter.bytes = std::move(content);
-  if (!fds.empty()) letter.fd = std::move(fds.front());
-  letters_[index].push(std::move(letter));
+  Message message;
+  message.bytes = std::move(content);
+  if (!fds.empty()) message.fd = std::move(fds.front());
+  messages_[index].push(std::move(message));
   return true;
 }
 
-/// Reads all letters that have arrived. Errors: a PE of `from` has hung up and left no letter.
-void LocalPeers::take_letters(const std::vector<int>& from) {
-  while (take_letter()) {
+/// Reads all messages that have arrived. Errors: a PE of `from` has hung up and left no message.
+void LocalPeers::take_messages(const std::vector<int>& from) {
+  while (take_message()) {
   }
   check_gone(from);
 }
 
-/// Errors: a PE of `from` has hung up and left no letter.
+/// Errors: a PE of `from` has hung up and left no message.
 void LocalPeers::check_gone(const std::vector<int>& from) const {
   for (const int i : from) {
     const auto index = static_cast<std::size_t>(i);
-    require(!gone_[index] || !letters_[index].empty(), GSHMEMX_ERROR_PEER_FAILED, [&] {
+    require(!gone_[index] || !messages_[index].empty(), GSHMEMX_ERROR_PEER_FAILED, [&] {
       return strprintf("PE %d closed its connection before it passed its segment", group_->pe(i));
     });
   }
 }
 
-/// Waits for a letter for a short time and reads all that have arrived. Errors: a PE of `from` has
-/// hung up and left no letter; `stopped_` has a reason to give up.
-void LocalPeers::wait_for_letters(const std::vector<int>& from, const Deadline& deadline) {
-  check_gone(from);  // an earlier call may have read that PE's last letter
+/// Waits for a message for a short time and reads all that have arrived. Errors: a PE of `from` has
+/// hung up and left no message; `stopped_` has a reason to give up.
+void LocalPeers::wait_for_messages(const std::vector<int>& from, const Deadline& deadline) {
+  check_gone(from);  // an earlier call may have read that PE's last message
   pollfd entry = polled(mailbox_.get(), POLLIN);
   const int ready = poll_once({&entry, 1}, sooner_ms(deadline.poll_ms(), kLookMs));
   const std::string why = ready > 0 ? "" : stopped_();
-  take_letters(from);
+  take_messages(from);
   require(why.empty(), GSHMEMX_ERROR_PEER_FAILED, why);
 }
 
-LocalPeers::Letter LocalPeers::read_letter(int i) {
-  std::queue<Letter>& letters = letters_[static_cast<std::size_t>(i)];
-  Letter letter = std::move(letters.front());
-  letters.pop();
-  return letter;
+LocalPeers::Message LocalPeers::read_message(int i) {
+  std::queue<Message>& messages = messages_[static_cast<std::size_t>(i)];
+  Message message = std::move(messages.front());
+  messages.pop();
+  return message;
 }
 
 void LocalPeers::check_time(const Deadline& deadline, int i, bool refused) const {
@@ -354,11 +355,11 @@ void LocalPeers::check_time(const Deadline& deadline, int i, bool refused) const
 }
 
 /// Descriptors in flight count against a limit that all processes of a user share: as many as one
-/// process may open. A PE sends at most one letter more than it has received, so there is never
-/// more than one letter in flight per PE.
-std::vector<LocalPeers::Letter> LocalPeers::exchange(Letter mine) {
+/// process may open. A PE sends at most one message more than it has received, so there is never
+/// more than one message in flight per PE.
+std::vector<LocalPeers::Message> LocalPeers::exchange(Message mine) {
   const Deadline deadline(timeout_seconds_);
-  std::vector<Letter> all(contacts_.size());
+  std::vector<Message> all(contacts_.size());
   std::vector<int> missing;
   for (int i = 0; i < size(); ++i)
     if (i != group_->index) missing.push_back(i);
@@ -367,21 +368,21 @@ std::vector<LocalPeers::Letter> LocalPeers::exchange(Letter mine) {
   const auto read_all = [&] {
     const std::size_t before = missing.size();
     std::erase_if(missing, [&](int i) {
-      if (letters_[static_cast<std::size_t>(i)].empty()) return false;
-      all[static_cast<std::size_t>(i)] = read_letter(i);
+      if (messages_[static_cast<std::size_t>(i)].empty()) return false;
+      all[static_cast<std::size_t>(i)] = read_message(i);
       return true;
     });
     return missing.size() < before;
   };
-  (void)read_all();  // reads letters of PEs that are ahead
+  (void)read_all();  // reads messages of PEs that are ahead
   while (sent < others || !missing.empty()) {
     const int to = (group_->index + 1 + static_cast<int>(sent)) % size();
     const bool may_send = sent < others && sent <= others - missing.size();
-    if (may_send && post(to, Kind::kLetter, mine.fd.get(), mine.bytes)) {
+    if (may_send && post(to, Kind::kMessage, mine.fd.get(), mine.bytes)) {
       ++sent;
       continue;
     }
-    wait_for_letters(missing, may_send ? deadline.within(kRetryMs / 1e3) : deadline);
+    wait_for_messages(missing, may_send ? deadline.within(kRetryMs / 1e3) : deadline);
     if (!read_all()) check_time(deadline, may_send ? to : missing.front(), may_send);
   }
   all[static_cast<std::size_t>(group_->index)] = std::move(mine);
@@ -395,28 +396,29 @@ bool LocalPeers::is_one_process() const noexcept {
 
 std::vector<Fd> LocalPeers::exchange(int fd) {
   std::vector<Fd> fds;
-  for (Letter& letter : exchange(Letter{duplicate(fd), {}})) fds.push_back(std::move(letter.fd));
+  for (Message& message : exchange(Message{duplicate(fd), {}}))
+    fds.push_back(std::move(message.fd));
   return fds;
 }
 
 std::vector<std::vector<char>> LocalPeers::gather(const std::vector<char>& mine) {
-  require(mine.size() <= kMaxBytes, GSHMEMX_ERROR_INTERNAL, "too many bytes for a letter");
+  require(mine.size() <= kMaxBytes, GSHMEMX_ERROR_INTERNAL, "too many bytes for a message");
   std::vector<std::vector<char>> all;
-  for (Letter& letter : exchange(Letter{Fd(), mine})) all.push_back(std::move(letter.bytes));
+  for (Message& message : exchange(Message{Fd(), mine})) all.push_back(std::move(message.bytes));
   return all;
 }
 
 Fd LocalPeers::from_root(int fd_on_root) {
   const Deadline deadline(timeout_seconds_);
   if (group_->index != 0) {
-    while (letters_[0].empty()) {
-      wait_for_letters({0}, deadline);
-      if (letters_[0].empty()) check_time(deadline, 0, false);
+    while (messages_[0].empty()) {
+      wait_for_messages({0}, deadline);
+      if (messages_[0].empty()) check_time(deadline, 0, false);
     }
-    return read_letter(0).fd;
+    return read_message(0).fd;
   }
   for (int i = 1; i < size(); ++i) {
-    while (!post(i, Kind::kLetter, fd_on_root, {})) {
+    while (!post(i, Kind::kMessage, fd_on_root, {})) {
       check_time(deadline, i, true);
       (void)::poll(nullptr, 0, kRetryMs);
     }

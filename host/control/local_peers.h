@@ -31,7 +31,7 @@ class LocalPeers {
     std::uint64_t process = 0;  ///< number of the process that the PE is a thread of
   };
 
-  /// Returns a hash of the layout of contacts and letters (layout.h).
+  /// Returns a hash of the layout of contacts and messages (layout.h).
   [[nodiscard]] static std::uint64_t layout();
 
   /// Opens this PE's sockets. Errors: GSHMEMX_ERROR_SYSTEM.
@@ -66,21 +66,21 @@ class LocalPeers {
   [[nodiscard]] int size() const noexcept { return static_cast<int>(contacts_.size()); }
 
  private:
-  struct Letter {
+  struct Message {
     Fd fd;
     std::vector<char> bytes;
   };
-  enum class Kind : std::uint32_t { kLetter, kGone };
+  enum class Kind : std::uint32_t { kMessage, kGone };
   [[nodiscard]] bool is_linked(int a, int b) const;
   void connect_to_lower(std::vector<Link>& links);
   void accept_higher(std::vector<Link>& links);
-  [[nodiscard]] std::vector<Letter> exchange(Letter mine);
+  [[nodiscard]] std::vector<Message> exchange(Message mine);
   [[nodiscard]] bool post(int i, Kind kind, int fd, std::span<const char> bytes);
-  [[nodiscard]] bool take_letter();
-  void take_letters(const std::vector<int>& from);
+  [[nodiscard]] bool take_message();
+  void take_messages(const std::vector<int>& from);
   void check_gone(const std::vector<int>& from) const;
-  void wait_for_letters(const std::vector<int>& from, const Deadline& deadline);
-  [[nodiscard]] Letter read_letter(int i);
+  void wait_for_messages(const std::vector<int>& from, const Deadline& deadline);
+  [[nodiscard]] Message read_message(int i);
   void check_time(const Deadline& deadline, int i, bool refused) const;
 
   Contact contact_;
@@ -89,8 +89,8 @@ class LocalPeers {
   double timeout_seconds_ = 0;
   std::function<std::string()> stopped_ = [] { return std::string(); };
   std::vector<Contact> contacts_;
-  /// Letters that have arrived and have not been read, by sender.
-  std::vector<std::queue<Letter>> letters_;
+  /// Messages that have arrived and have not been read, by sender.
+  std::vector<std::queue<Message>> messages_;
   std::vector<bool> gone_;  ///< by PE: it has hung up
 };
 

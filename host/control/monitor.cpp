@@ -59,7 +59,7 @@ Monitor::Monitor(const HostGroup& group, std::vector<Link> links, Callbacks call
     net::Stream stream(std::move(link.fd),
                        {FrameKind::kContribution, FrameKind::kResult, FrameKind::kGoodbye,
                         FrameKind::kExpired, FrameKind::kMissing, FrameKind::kNews,
-                        FrameKind::kEnded, FrameKind::kPart, FrameKind::kLetter});
+                        FrameKind::kEnded, FrameKind::kPart, FrameKind::kMessage});
     peers_.push_back({.pe = link.pe, .other_host = link.other_host, .stream = std::move(stream)});
   }
   thread_ = start_thread([this] { run(); });
@@ -249,7 +249,7 @@ void Monitor::read(Peer& peer) {
         hear(peer, frame);
         break;
       case FrameKind::kPart:
-      case FrameKind::kLetter:
+      case FrameKind::kMessage:
         tree_.take(peer.pe, frame);
         break;
       default:

@@ -29,7 +29,7 @@ class Monitor {
   struct Callbacks {
     /// Is called once per PE, and once more when a stopped PE dies or leaves later.
     std::function<void(const PeerNews& news)> on_event;
-    /// For frames of the kinds kResult, kMissing, kPart and kLetter.
+    /// For frames of the kinds kResult, kMissing, kPart and kMessage.
     std::function<void(const net::Frame& frame)> on_frame;
     std::function<void()> on_tick;  ///< runs after tick_every() was called
     /// The thread has ended after an error: no more events are detected.

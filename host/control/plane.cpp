@@ -79,10 +79,10 @@ void Plane::start_monitor() {
                          .on_frame =
                              [this, to](const net::Frame& frame) {
                                const net::FrameHeader header = net::header_of(frame);
-                               if (header.kind == net::FrameKind::kLetter)
-                                 return callbacks_.on_letter(header.rank,
-                                                             static_cast<Topic>(header.number),
-                                                             net::payload_of(frame));
+                               if (header.kind == net::FrameKind::kMessage)
+                                 return callbacks_.on_message(header.rank,
+                                                              static_cast<Topic>(header.number),
+                                                              net::payload_of(frame));
                                if (HostCollectives* collectives = to()) collectives->deliver(frame);
                              },
                          .on_tick = callbacks_.on_tick,
@@ -140,12 +140,12 @@ int Plane::absent_pe() {
   return absent().pe;
 }
 
-void Plane::send(int pe, Topic topic, net::ByteView letter) {
-  monitor_->contribute(net::make_frame({.kind = net::FrameKind::kLetter,
+void Plane::send(int pe, Topic topic, net::ByteView message) {
+  monitor_->contribute(net::make_frame({.kind = net::FrameKind::kMessage,
                                         .number = static_cast<std::uint64_t>(topic),
                                         .rank = group_.me(),
                                         .detail = static_cast<std::uint32_t>(pe)},
-                                       letter));
+                                       message));
 }
 
 std::string Plane::text_of(const PeerNews& news) const {

@@ -23,15 +23,15 @@ namespace gshmem::control {
 
 class Plane {
  public:
-  /// The subject of a letter.
+  /// The subject of a message.
   enum class Topic : std::uint64_t { kFirstUse, kRendezvous, kWhere };
   struct Callbacks {
     /// See Monitor. Events of PEs that end before watch() is called are reported by watch().
     std::function<void(const PeerNews& news)> on_event = [](const PeerNews&) {};
     std::function<void()> on_tick = [] {};
-    /// Receives the letters that PE `from` sent with send(), in order. Runs on the monitor's
+    /// Receives the messages that PE `from` sent with send(), in order. Runs on the monitor's
     /// thread.
-    std::function<void(int from, Topic topic, net::ByteView letter)> on_letter =
+    std::function<void(int from, Topic topic, net::ByteView message)> on_message =
         [](int, Topic, net::ByteView) {};
     std::function<void(const std::string& why)> on_failure = [](const std::string&) {};
     /// A host collective has waited for `seconds`. `pe` is the PE that it waits for, or -1 if that
@@ -56,9 +56,9 @@ class Plane {
   /// For example "PE 3 died: its process ended without gshmem_finalize".
   [[nodiscard]] std::string text_of(const PeerNews& news) const;
 
-  /// Sends a letter to on_letter of PE `pe`, which may be this PE. The caller ensures that the
-  /// letter is read before this PE leaves. Threads: any.
-  void send(int pe, Topic topic, net::ByteView letter);
+  /// Sends a message to on_message of PE `pe`, which may be this PE. The caller ensures that the
+  /// message is read before this PE leaves. Threads: any.
+  void send(int pe, Topic topic, net::ByteView message);
 
   /// Returns a PE that will not enter any more host collectives, or -1. Threads: any.
   [[nodiscard]] int absent_pe();

@@ -225,7 +225,7 @@ void Tree::take(int from, const Frame& frame) {
     case FrameKind::kNews:
       return spread(from, frame);
     case FrameKind::kPart:
-    case FrameKind::kLetter:
+    case FrameKind::kMessage:
       return forward(frame);
     default:
       return;

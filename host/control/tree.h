@@ -1,4 +1,4 @@
-// The protocol between PEs for host collectives, news, alltoall parts and letters. It uses no
+// The protocol between PEs for host collectives, news, alltoall parts and messages. It uses no
 // sockets itself. Included by the monitor and its tests. The PEs of a host are below its first PE,
 // the leader. The leaders are linked as the corners of a cube: two leaders are linked if the
 // numbers of their hosts differ in one bit. Frames that are addressed to a PE use all these links,
@@ -8,8 +8,8 @@
 // hosts below. A block whose rows are all equal is stored as one row. So a barrier, or an agreement
 // on a value that all PEs share, costs a few bytes per link. Invariant: a PE receives frames from
 // its parent in the order in which the root decided. So a result arrives before the news that PEs
-// which already had the result have left. Parts and letters take other paths: a PE leaves only
-// after its parts and letters have arrived.
+// which already had the result have left. Parts and messages take other paths: a PE leaves only
+// after its parts and messages have arrived.
 #pragma once
 
 #include "host/base/net/gathering.h"
@@ -50,11 +50,11 @@ class Tree {
   Tree(const HostGroup& group, MissingHere missing_here);
 
   /// On leaders, takes the contribution of their host to collective `number`; all hosts count
-  /// collectives alike. On all PEs, takes a part or a letter.
+  /// collectives alike. On all PEs, takes a part or a message.
   void contribute(const net::Frame& frame);
   /// This PE's timeout for collective `number` has passed.
   void expired(std::uint64_t number);
-  /// Takes a frame from `from`: the parent or a child, or for a part or a letter any PE with a
+  /// Takes a frame from `from`: the parent or a child, or for a part or a message any PE with a
   /// link.
   void take(int from, const net::Frame& frame);
   /// The connection to `pe`, which need not be a neighbour, shows `event`; for `status` see
@@ -68,7 +68,7 @@ class Tree {
   [[nodiscard]] std::vector<std::pair<int, net::Frame>> take_outgoing() {
     return std::exchange(outgoing_, {});
   }
-  /// Returns results, missing PEs (kMissing), parts, letters and news for this PE, in order. There
+  /// Returns results, missing PEs (kMissing), parts, messages and news for this PE, in order. There
   /// is one piece of news per PE, except that a PE which was reported may exit later, and one that
   /// finalizes may leave later.
   [[nodiscard]] std::vector<net::Frame> take_deliveries() { return std::exchange(deliveries_, {}); }

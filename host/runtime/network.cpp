@@ -241,8 +241,8 @@ void Network::start_first_use() {
                     .asked = &state_.control->asked,
                     .is_woken = !gpu_,
                     .send =
-                        [this](int pe, net::ByteView letter) {
-                          plane_->send(pe, control::Plane::Topic::kFirstUse, letter);
+                        [this](int pe, net::ByteView message) {
+                          plane_->send(pe, control::Plane::Topic::kFirstUse, message);
                         },
                     .on_error = [this](const Error& error, int pe) { faults_.raise(error, pe); }});
 }
@@ -253,9 +253,9 @@ void Network::stop_first_use() noexcept {
   last.swap(first_use_);
 }
 
-void Network::take(int from, net::ByteView letter) {
+void Network::take(int from, net::ByteView message) {
   const std::lock_guard lock(mutex_);
-  if (first_use_) first_use_->take(from, letter);
+  if (first_use_) first_use_->take(from, message);
 }
 
 std::string Network::name() const {

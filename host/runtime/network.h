@@ -41,8 +41,8 @@ class Network {
   /// any. Errors: those of Nic, GSHMEMX_ERROR_NIC when a queue does not process entries.
   void open(const Outside& outside);
   /// Another PE requests a queue. Called on the plane's thread, at any time.
-  void take(int from, net::ByteView letter);
-  /// After this no requests are sent to other PEs; letters that arrive later are ignored.
+  void take(int from, net::ByteView message);
+  /// After this no requests are sent to other PEs; messages that arrive later are ignored.
   void stop_first_use() noexcept;
   void stop() noexcept;
 
@@ -104,7 +104,7 @@ class Network {
   nic::Rails nics_;  ///< ... to explain faults; empty: all PEs are mapped
   std::unique_ptr<nic::QueueSet> queues_;
   std::atomic<bool> in_use_{false};
-  std::unique_ptr<nic::FirstUse> first_use_;  ///< ... for letters; null: init creates all queues
+  std::unique_ptr<nic::FirstUse> first_use_;  ///< ... for messages; null: init creates all queues
   std::vector<nic::ContextQueues> context_queues_;
 };
 

@@ -40,8 +40,8 @@ Pe::Pe(std::unique_ptr<bootstrap::Bootstrap> boot, PeOptions options)
                    .n_pes = boot_->size(),
                    .timeout = options_.config.timeout,
                    .send =
-                       [this](int pe, net::ByteView letter) {
-                         plane_->send(pe, control::Plane::Topic::kRendezvous, letter);
+                       [this](int pe, net::ByteView message) {
+                         plane_->send(pe, control::Plane::Topic::kRendezvous, message);
                        },
                    .require_running =
                        [this] {
@@ -49,8 +49,8 @@ Pe::Pe(std::unique_ptr<bootstrap::Bootstrap> boot, PeOptions options)
                            faults_.require_complete(GSHMEMX_ERROR_PEER_FAILED);
                        }}),
       waits_(state_, {.send =
-                          [this](int pe, net::ByteView letter) {
-                            if (plane_) plane_->send(pe, control::Plane::Topic::kWhere, letter);
+                          [this](int pe, net::ByteView message) {
+                            if (plane_) plane_->send(pe, control::Plane::Topic::kWhere, message);
                           },
                       .raise = [this](const Error& error, int pe) { faults_.raise(error, pe); },
                       .collective = [this]() -> Waits::Outside::Collective {
@@ -135,12 +135,12 @@ void Pe::meet() {
       control::Plane::Callbacks{
           .on_event = [this](const control::PeerNews& news) { hear(news); },
           .on_tick = [this] { tick(); },
-          .on_letter =
-              [this](int from, control::Plane::Topic topic, net::ByteView letter) {
+          .on_message =
+              [this](int from, control::Plane::Topic topic, net::ByteView message) {
                 if (topic == control::Plane::Topic::kRendezvous)
-                  return rendezvous_.take(from, letter);
-                if (topic == control::Plane::Topic::kWhere) return waits_.take(from, letter);
-                network_.take(from, letter);
+                  return rendezvous_.take(from, message);
+                if (topic == control::Plane::Topic::kWhere) return waits_.take(from, message);
+                network_.take(from, message);
               },
           .on_failure =
               [this](const std::string& why) {

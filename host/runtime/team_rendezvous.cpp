@@ -39,11 +39,11 @@ bool TeamRendezvous::is_made(std::uint64_t id) const {
          static_cast<std::uint32_t>(id) - 1 < made_;
 }
 
-std::vector<std::byte> TeamRendezvous::letter_of(const Header& header, net::ByteView more) {
-  std::vector<std::byte> letter(sizeof(header) + more.size());
-  std::memcpy(letter.data(), &header, sizeof(header));
-  std::ranges::copy(more, letter.begin() + sizeof(header));
-  return letter;
+std::vector<std::byte> TeamRendezvous::message_of(const Header& header, net::ByteView more) {
+  std::vector<std::byte> message(sizeof(header) + more.size());
+  std::memcpy(message.data(), &header, sizeof(header));
+  std::ranges::copy(more, message.begin() + sizeof(header));
+  return message;
 }
 
 TeamRendezvous::Outcome TeamRendezvous::exchange(const char* call, const Place& place,
@@ -60,8 +60,8 @@ TeamRendezvous::Outcome TeamRendezvous::exchange(const char* call, const Place& 
           strprintf("%s: another thread of this PE is in it with unique id 0x%lx", call, place.id));
   lock.unlock();
   outside_.send(static_cast<int>(keeper),
-                letter_of({place.id, Kind::kComes, round, place.size, place.index},
-                          std::as_bytes(std::span(words))));
+                message_of({place.id, Kind::kComes, round, place.size, place.index},
+                           std::as_bytes(std::span(words))));
   lock.lock();
   const auto begun = std::chrono::steady_clock::now();
   Reminder reminder;
@@ -96,14 +96,14 @@ void TeamRendezvous::refuse(std::uint64_t id, const std::string& why) {
   const std::uint64_t keeper = (id >> kPeShift) - 1;
   if (keeper >= static_cast<std::uint64_t>(outside_.n_pes)) return;
   outside_.send(static_cast<int>(keeper),
-                letter_of({id, Kind::kRefuses}, std::as_bytes(std::span(why))));
+                message_of({id, Kind::kRefuses}, std::as_bytes(std::span(why))));
 }
 
-void TeamRendezvous::take(int from, net::ByteView letter) {
+void TeamRendezvous::take(int from, net::ByteView message) {
   Header header{};
-  if (letter.size() < sizeof(header)) return;
-  std::memcpy(&header, letter.data(), sizeof(header));
-  const net::ByteView more = letter.subspan(sizeof(header));
+  if (message.size() < sizeof(header)) return;
+  std::memcpy(&header, message.data(), sizeof(header));
+  const net::ByteView more = message.subspan(sizeof(header));
   switch (header.kind) {
     case Kind::kComes:
       return enter(from, header, values_of<std::uint32_t>(more));
@@ -161,9 +161,9 @@ void TeamRendezvous::enter(int from, const Header& header, std::vector<std::uint
   if (++roll.came < header.size) return;
   std::vector<std::int32_t> more = pes;
   more.insert(more.end(), all.begin(), all.end());
-  const std::vector<std::byte> letter = letter_of(
+  const std::vector<std::byte> message = message_of(
       {header.id, Kind::kAllCame, header.round, header.size}, std::as_bytes(std::span(more)));
-  for (const std::int32_t pe : pes) outside_.send(pe, letter);
+  for (const std::int32_t pe : pes) outside_.send(pe, message);
   rolls_.erase({header.id, header.round});
 }
 
@@ -178,9 +178,9 @@ void TeamRendezvous::refuse_all(std::uint64_t id, std::int32_t code, const std::
     to.insert(roll->second.outcome.pes.begin(), roll->second.outcome.pes.end());
   }
   to.erase(kNobody);
-  const std::vector<std::byte> letter =
-      letter_of({.id = id, .kind = Kind::kRefused, .code = code}, std::as_bytes(std::span(why)));
-  for (const int pe : to) outside_.send(pe, letter);
+  const std::vector<std::byte> message =
+      message_of({.id = id, .kind = Kind::kRefused, .code = code}, std::as_bytes(std::span(why)));
+  for (const int pe : to) outside_.send(pe, message);
 }
 
 /// A refusal applies to every round of the id in which the PE waits.

@@ -1,6 +1,6 @@
 // Lets PEs synchronize that have only an id in common: each sends words and its index, and receives
 // the list of PEs and all words combined by `and`. The PE that has made the id keeps the list of
-// those that have come, on the thread that receives its letters, independent of its own threads.
+// those that have come, on the thread that receives its messages, independent of its own threads.
 // Included by the runtime, for teams by unique id. Invariant: PEs that receive the members receive
 // the same ones.
 #pragma once
@@ -23,8 +23,8 @@ class TeamRendezvous {
   struct Outside {
     int my_pe, n_pes;
     double timeout;  ///< limit of a wait in seconds; 0 = none
-    /// Delivers a letter to take() of that PE, which may be this one. Threads: any.
-    std::function<void(int pe, net::ByteView letter)> send;
+    /// Delivers a message to take() of that PE, which may be this one. Threads: any.
+    std::function<void(int pe, net::ByteView message)> send;
     /// Throws when this PE waits for no other PE any more.
     std::function<void()> require_running;
   };
@@ -53,8 +53,8 @@ class TeamRendezvous {
   /// This PE does not come: the others are notified.
   void refuse(std::uint64_t id, const std::string& why);
 
-  /// Accepts a letter from PE `from`. Does not wait.
-  void take(int from, net::ByteView letter);
+  /// Accepts a message from PE `from`. Does not wait.
+  void take(int from, net::ByteView message);
 
  private:
   enum class Kind : std::uint32_t { kComes, kRefuses, kAllCame, kRefused };
@@ -78,7 +78,7 @@ class TeamRendezvous {
     Outcome outcome;
   };
   [[nodiscard]] bool is_made(std::uint64_t id) const;
-  [[nodiscard]] static std::vector<std::byte> letter_of(const Header& header, net::ByteView more);
+  [[nodiscard]] static std::vector<std::byte> message_of(const Header& header, net::ByteView more);
   void enter(int from, const Header& header, std::vector<std::uint32_t> words);
   void refuse_all(std::uint64_t id, std::int32_t code, const std::string& why, int also);
   void receive(const Header& header, net::ByteView more);

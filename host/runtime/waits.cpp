@@ -73,15 +73,15 @@ const char* sign_of(int cmp) {
 }  // namespace
 
 void Waits::ask(int pe) {
-  const Letter question{.kind = Kind::kAsks};
+  const Message question{.kind = Kind::kAsks};
   outside_.send(pe, std::as_bytes(std::span(&question, 1)));
 }
 
 /// A PE may be in no call of a host thread, and have a wait of device code.
 void Waits::answer(int pe) {
-  Letter mine{.kind = Kind::kAnswers,
-              .n_threads = n_threads_.load(std::memory_order_relaxed),
-              .collective = outside_.collective().waits_in};
+  Message mine{.kind = Kind::kAnswers,
+               .n_threads = n_threads_.load(std::memory_order_relaxed),
+               .collective = outside_.collective().waits_in};
   const char* const call = call_.load();
   if (call) std::snprintf(mine.call, sizeof(mine.call), "%s", call);
   for (int i = 0; !call && state_.control && i < abi::kWaits; ++i) {
@@ -91,15 +91,15 @@ void Waits::answer(int pe) {
   outside_.send(pe, std::as_bytes(std::span(&mine, 1)));
 }
 
-void Waits::take(int from, net::ByteView letter) {
-  Letter theirs;
-  if (letter.size() != sizeof(theirs)) return;
-  std::memcpy(&theirs, letter.data(), sizeof(theirs));
+void Waits::take(int from, net::ByteView message) {
+  Message theirs;
+  if (message.size() != sizeof(theirs)) return;
+  std::memcpy(&theirs, message.data(), sizeof(theirs));
   theirs.call[sizeof(theirs.call) - 1] = '\0';
   if (theirs.kind == Kind::kAsks) return answer(from);
   const std::lock_guard lock(mutex_);
   Place& place = places_[from];
-  const bool same = place.letter.collective == theirs.collective && place.since != Time{};
+  const bool same = place.message.collective == theirs.collective && place.since != Time{};
   place = {same ? place.since : Clock::now(), theirs};
   answered_.notify_all();
 }
@@ -166,7 +166,7 @@ void Waits::judge(const abi::WaitRecord& wait, Seen& seen) {
   }
   const auto place = places_.find(wait.pe);
   if (place != places_.end() && wait.by_host != 0) {
-    const Letter& theirs = place->second.letter;
+    const Message& theirs = place->second.message;
     const std::chrono::duration<double> lag(outside_.lag(wait.pe));
     // If a PE has several threads, another one may make the call.
     const bool one = theirs.n_threads <= 1 && n_threads_.load(std::memory_order_relaxed) <= 1;
@@ -217,7 +217,7 @@ std::string Waits::where_is(int pe) const {
   if (const auto gone = ends_.find(pe); gone != ends_.end()) {
     place = gone->second.event == PeerEvent::kLeft ? "left the job" : "is in gshmem_finalize";
   } else if (const auto known = places_.find(pe); known != places_.end()) {
-    const char* const call = known->second.letter.call;
+    const char* const call = known->second.message.call;
     place = *call != '\0' ? std::string("is in ") + call : "is in no call of the library";
   }
   return strprintf("PE %d, which %s", pe, place.c_str());

@@ -25,8 +25,8 @@ namespace gshmem {
 class Waits {
  public:
   struct Outside {
-    /// Delivers a letter to take() of that PE. Threads: any.
-    std::function<void(int pe, net::ByteView letter)> send;
+    /// Delivers a message to take() of that PE. Threads: any.
+    std::function<void(int pe, net::ByteView message)> send;
     /// Records a fault about PE `pe`, which ends all waits.
     std::function<void(const Error& error, int pe)> raise;
     /// Collectives of all PEs, by numbers on which all agree: the one that a host thread of this PE
@@ -61,7 +61,7 @@ class Waits {
   // Called on the monitor's thread.
   /// Checks all noted waits. Returns false if there is none, and nothing has changed for a while.
   [[nodiscard]] bool look();
-  void take(int from, net::ByteView letter);
+  void take(int from, net::ByteView message);
   /// A PE has left, or finalizes.
   void hear(const control::PeerNews& news);
 
@@ -75,7 +75,7 @@ class Waits {
  private:
   using Time = std::chrono::steady_clock::time_point;
   enum class Kind : std::uint32_t { kAsks, kAnswers };
-  struct Letter {
+  struct Message {
     Kind kind{};
     std::uint32_t n_threads = 0;
     std::uint64_t collective = 0;  ///< see Collective::waits_in
@@ -84,7 +84,7 @@ class Waits {
   /// The last answer of a PE.
   struct Place {
     Time since{};  ///< known to be in this collective since then
-    Letter letter;
+    Message message;
   };
   struct End {
     control::PeerEvent event;

@@ -156,7 +156,7 @@ class LintTest(unittest.TestCase):
     def test_subjects_of_commits_name_an_area_and_one_change(self):
         git = ["git", "-C", self.root, "-c", "user.name=a", "-c", "user.email=a@b"]
         subprocess.run([*git, "init", "-q"], check=True)
-        for subject in ("ofi: send letters outside the lock", "tests/nic, docs: share the fixture", "Improve things",
+        for subject in ("ofi: send messages outside the lock", "tests/nic, docs: share the fixture", "Improve things",
                         "host: one; two", "docs: " + "x" * 67):
             subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", subject], check=True)
         self.assertEqual([f.rule for f in lint.check_subjects(self.root, "2000-01-01")], ["commit-subject"] * 3)

@@ -57,7 +57,7 @@ MUTATIONS = {"queue": {  # the bug, and what spin must find
     "wake_before_bell": DEADLOCK,
     "bell_before_question": DEADLOCK,
     "sleep_without_look": DEADLOCK,
-    "not_woken_by_letters": DEADLOCK,
+    "not_woken_by_messages": DEADLOCK,
     "stopped_asleep": DEADLOCK,
     "cache_believed": r"assertion violated \(found==",
     "stage_not_looked_at": r"assertion violated \(\(created",
@@ -66,7 +66,7 @@ MUTATIONS = {"queue": {  # the bug, and what spin must find
     "crossed_offer_releases": UNANSWERED,
     "crossed_offer_ignored": IMPOSSIBLE,
     "crossed_offer_makes_more": IMPOSSIBLE,
-    "letters_overtake": IMPOSSIBLE,
+    "messages_overtake": IMPOSSIBLE,
     "fault_not_seen": DEADLOCK,
     "fault_not_told": DEADLOCK,
 }}

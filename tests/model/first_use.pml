@@ -1,23 +1,23 @@
 /* Connections on first use (transport/nic/first_use.h, queue_connect of device/network/queue.h), for spin:
  * two PEs, writers of each that post to the other for the first time, the thread of each PE that
- * makes connections, and what carries letters between them. Run by tests/model/check.py, which also
+ * makes connections, and what carries messages between them. Run by tests/model/check.py, which also
  * sees to it that each mutation below (-D...) is refuted.
  *
- * One step is one access to memory that others see, one letter, or one call of QueueSet, which holds
- * a lock. Letters are on their way until FirstUse::take has rung for them. Memory is sequentially consistent here. But a load through a GPU's cache may find that a
+ * One step is one access to memory that others see, one message, or one call of QueueSet, which holds
+ * a lock. Messages are on their way until FirstUse::take has rung for them. Memory is sequentially consistent here. But a load through a GPU's cache may find that a
  * view has no number when it has one.
  *
  * What is smaller than the product, and why it may be:
  *  - Two PEs, because the thread knows each pair by itself. What pairs share is a second context's.
  *  - A thread sleeps until it is woken, without the time limit of FirstUse::run: so no wake-up is
  *    lost that the limit would hide.
- *  - Letters are taken one by one, and not all that are there: these are more interleavings.
- *  - No connection to the own PE, which no letter leaves.
+ *  - Messages are taken one by one, and not all that are there: these are more interleavings.
+ *  - No connection to the own PE, which no message leaves.
  *  - Writers use the queues in turn, those of PE 1 from the last one on, or do not post at all.
  *  - Only writers ring and wake in two steps. All others do it in one.
  *  - A failure is the death of PE 1 at any step (DEATH), or one command of either NIC that fails
  *    (REFUSAL). The news of it reach the other PE by another process, at any later step. What the
- *    dead do is nobody's concern but for their letters, which come no more.
+ *    dead do is nobody's concern but for their messages, which come no more.
  */
 #ifndef WRITERS
 #define WRITERS 1 /* of PE 0 */
@@ -44,7 +44,7 @@ bit bell[2];
 bit asleep[2]; /* the thread waits in the futex */
 bit stop[2];
 chan inbox[2] = [4 * CONTEXTS] of { mtype, byte, byte }; /* to the PE: kind, context, queues */
-byte coming[2]; /* of these, letters for which nobody has rung yet */
+byte coming[2]; /* of these, messages for which nobody has rung yet */
 bit fault[2];
 bit dead[2];
 
@@ -54,7 +54,7 @@ bit answers[2 * CONTEXTS];  /* this end of them is connected */
 bit failed;                 /* something has gone wrong, so that calls may end with an error */
 byte finished[2];           /* writers */
 
-/* The queues that a PE has made: what a letter tells of them. */
+/* The queues that a PE has made: what a message tells of them. */
 #define MADE(pe, context) (1 + PAIR(pe, context) * 4 + created[PAIR(pe, context)])
 
 inline wake(pe) {
@@ -130,7 +130,7 @@ inline create() {
   }
 }
 
-/* To the queues that the letter tells of. */
+/* To the queues that the message tells of. */
 inline connect() {
   COMMAND
   atomic {
@@ -197,7 +197,7 @@ inline read() {
 #endif
   :: kind == confirm && stage[context] == connected ->
     release(); stage[context] = released
-  :: else -> assert(failed) /* a letter that cannot be */
+  :: else -> assert(failed) /* a message that cannot be */
   fi
 }
 
@@ -227,7 +227,7 @@ serve:
       :: inbox[me]?kind, context, theirs ->
         read();
         atomic { context = 0; theirs = 0; kind = 0 }
-#ifdef LETTERS_OVERTAKE
+#ifdef MESSAGES_OVERTAKE
       :: atomic { len(inbox[me]) > 1 -> inbox[me]?kind, context, theirs; inbox[me]!kind, context, theirs }
 #endif
       :: len(inbox[me]) <= coming[me] -> break /* the rest is on its way */
@@ -261,7 +261,7 @@ end:
   do
   :: atomic {
       coming[me] > 0 -> coming[me]--; bell[me] = 1;
-#ifndef NOT_WOKEN_BY_LETTERS
+#ifndef NOT_WOKEN_BY_MESSAGES
       asleep[me] = 0
 #endif
     }

@@ -89,7 +89,7 @@ CONNECTIONS = [
                "qp.set(Qp::kPd, spec.pd + 1);"),
     Connection("events_to_nobody", COMMANDS, "cq.set(Cq::kEventQueue, spec.event_queue);",
                "cq.set(Cq::kEventQueue, 77);"),
-    # On first use: the letters of two PEs.
+    # On first use: the messages of two PEs.
     Connection("question_not_seen", FIRST_USE, "for (const Pair& pair : queues_.asked()) {",
                "for (const Pair& pair : std::vector<Pair>{}) {"),
     Connection("question_by_the_first_queue_only", QUEUES, "std::any_of(uses, uses + per_pe,",

@@ -27,7 +27,7 @@ struct OnFirstUse {
   std::vector<abi::Control> controls;
   std::mutex mutex;  ///< of `threads`: TSan does not know the fences of device code
   std::vector<std::unique_ptr<FirstUse>> threads;
-  std::atomic<int> letters{0}, errors{0}, about{-1}, code{0};  ///< PE and code of the last error
+  std::atomic<int> messages{0}, errors{0}, about{-1}, code{0};  ///< PE and code of the last error
   explicit OnFirstUse(std::size_t pes) : controls(pes), threads(pes) {}
 
   void start(Connected& pe, int me) {
@@ -37,9 +37,9 @@ struct OnFirstUse {
                                        .asked = &controls[at].asked,
                                        .is_woken = me % 2 != 0,  // as on a CPU; or GPU
                                        .send =
-                                           [this, me](int to, std::span<const std::byte> letter) {
-                                             ++letters;
-                                             deliver(to, me, letter);
+                                           [this, me](int to, std::span<const std::byte> message) {
+                                             ++messages;
+                                             deliver(to, me, message);
                                            },
                                        .on_error =
                                            [this](const Error& error, int of) {
@@ -52,10 +52,10 @@ struct OnFirstUse {
     }
     pe.barrier();
   }
-  void deliver(int to, int from, std::span<const std::byte> letter) {
+  void deliver(int to, int from, std::span<const std::byte> message) {
     const std::lock_guard lock(mutex);
     const auto& there = threads[static_cast<std::size_t>(to)];
-    if (there) there->take(from, letter);  // otherwise it has stopped
+    if (there) there->take(from, message);  // otherwise it has stopped
   }
   void stop(int me) {
     std::unique_ptr<FirstUse> last;
@@ -123,7 +123,7 @@ TEST_CASE("on_first_use_pes_that_communicate_are_connected_once_and_others_never
                    "each queue has a place for its question");
         }) == "");
   CHECK(job.errors == 0);
-  CHECK(job.letters <= 4 * kPes);
+  CHECK(job.messages <= 4 * kPes);
 }
 
 TEST_CASE("on_first_use_writers_go_on_when_the_peer_is_known_to_answer") {
@@ -146,16 +146,16 @@ TEST_CASE("on_first_use_writers_go_on_when_the_peer_is_known_to_answer") {
                .asked = &asked,
                .is_woken = false,
                .send =
-                   [&](int, std::span<const std::byte> letter) {
+                   [&](int, std::span<const std::byte> message) {
                      const std::lock_guard lock(mutex);
-                     std::memcpy(&sent.emplace_back(), letter.data(), sizeof(Kind));
+                     std::memcpy(&sent.emplace_back(), message.data(), sizeof(Kind));
                    },
                .on_error = [&](const Error& error, int) { why = error.what(), ++errors; }});
           const auto take = [&](Kind kind) {
-            std::vector<std::byte> letter(
+            std::vector<std::byte> message(
                 8 + (kind == Kind::kConfirm ? 0 : 2 * sizeof(QueueSet::QueueInfo)));
-            std::memcpy(letter.data(), &kind, sizeof(kind));
-            thread.take(1, letter);
+            std::memcpy(message.data(), &kind, sizeof(kind));
+            thread.take(1, message);
           };
           const auto wait = [&](const auto& done) {
             for (int i = 0; i < 20000 && !done(); ++i) ::usleep(1000);
@@ -186,10 +186,10 @@ TEST_CASE("on_first_use_writers_go_on_when_the_peer_is_known_to_answer") {
           expect(wait(goes_on) && errors == 0, "now it does");
           take(Kind::kConfirm);
           expect(wait([&] { return errors == 1; }), "and says so once");
-          expect(why == "no connection to PE 1: a letter of kind 2 at stage 3", why);
+          expect(why == "no connection to PE 1: a message of kind 2 at stage 3", why);
           take(Kind::kOffer);
           expect(wait([&] { return errors == 2; }), "nor does it offer again");
-          expect(why == "no connection to PE 1: a letter of kind 0 at stage 3", why);
+          expect(why == "no connection to PE 1: a message of kind 0 at stage 3", why);
           pe.barrier();
         }) == "");
 }

@@ -27,10 +27,10 @@ FirstUse::~FirstUse() {
   thread_.join();
 }
 
-void FirstUse::take(int from, std::span<const std::byte> letter) {
+void FirstUse::take(int from, std::span<const std::byte> message) {
   {
     const std::lock_guard lock(mutex_);
-    letters_.emplace_back(from, Letter(letter.begin(), letter.end()));
+    messages_.emplace_back(from, Message(message.begin(), message.end()));
   }
   wake();
 }
@@ -61,14 +61,14 @@ void FirstUse::run() {
 void FirstUse::serve() {
   int pe = -1;  // the peer it concerns
   try {
-    std::deque<std::pair<int, Letter>> letters;
+    std::deque<std::pair<int, Message>> messages;
     {
       const std::lock_guard lock(mutex_);
-      letters.swap(letters_);
+      messages.swap(messages_);
     }
-    for (const auto& [from, letter] : letters) {
+    for (const auto& [from, message] : messages) {
       pe = from;
-      read(from, letter);
+      read(from, message);
     }
     for (const Pair& pair : queues_.asked()) {
       pe = pair.pe;
@@ -92,15 +92,15 @@ void FirstUse::begin(const Pair& pair) {
   queues_.release(pair);
 }
 
-void FirstUse::read(int from, std::span<const std::byte> letter) {
+void FirstUse::read(int from, std::span<const std::byte> message) {
   Header header{};
   QueueSet::QueueInfos theirs;
-  const std::size_t bytes = letter.size() - std::min(letter.size(), sizeof(header));
-  require(letter.size() >= sizeof(header) && bytes % sizeof(theirs[0]) == 0, GSHMEMX_ERROR_INTERNAL,
-          strprintf("a letter of %zu bytes", letter.size()));
-  std::memcpy(&header, letter.data(), sizeof(header));
+  const std::size_t bytes = message.size() - std::min(message.size(), sizeof(header));
+  require(message.size() >= sizeof(header) && bytes % sizeof(theirs[0]) == 0,
+          GSHMEMX_ERROR_INTERNAL, strprintf("a message of %zu bytes", message.size()));
+  std::memcpy(&header, message.data(), sizeof(header));
   theirs.resize(bytes / sizeof(theirs[0]));
-  std::ranges::copy(letter.subspan(sizeof(header)),
+  std::ranges::copy(message.subspan(sizeof(header)),
                     std::as_writable_bytes(std::span(theirs)).begin());
 
   const Pair pair{header.context, from};
@@ -118,7 +118,7 @@ void FirstUse::read(int from, std::span<const std::byte> letter) {
     if (header.kind == Kind::kOffer) return;  // both have sent an offer: the other PE confirms, too
   } else {
     require(header.kind == Kind::kConfirm && stage == Stage::kConnected, GSHMEMX_ERROR_INTERNAL,
-            strprintf("a letter of kind %u at stage %d", static_cast<unsigned>(header.kind),
+            strprintf("a message of kind %u at stage %d", static_cast<unsigned>(header.kind),
                       static_cast<int>(stage)));
   }
   queues_.release(pair);
@@ -127,11 +127,11 @@ void FirstUse::read(int from, std::span<const std::byte> letter) {
 
 void FirstUse::send(Kind kind, const Pair& pair, const QueueSet::QueueInfos& infos) {
   const Header header{kind, pair.context};
-  Letter letter(sizeof(header));
-  std::memcpy(letter.data(), &header, sizeof(header));
+  Message message(sizeof(header));
+  std::memcpy(message.data(), &header, sizeof(header));
   const std::span<const std::byte> told = std::as_bytes(std::span(infos));
-  letter.insert(letter.end(), told.begin(), told.end());
-  outside_.send(pair.pe, letter);
+  message.insert(message.end(), told.begin(), told.end());
+  outside_.send(pair.pe, message);
 }
 
 }  // namespace gshmem::nic

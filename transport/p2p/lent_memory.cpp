@@ -82,7 +82,7 @@ std::vector<T> gather(control::LocalPeers& local, const T& mine) {
   const auto* const first = reinterpret_cast<const char*>(&mine);
   std::vector<T> all;
   for (const std::vector<char>& bytes : local.gather({first, first + sizeof(mine)})) {
-    require(bytes.size() == sizeof(T), GSHMEMX_ERROR_INTERNAL, "a letter of another size");
+    require(bytes.size() == sizeof(T), GSHMEMX_ERROR_INTERNAL, "a message of another size");
     std::memcpy(&all.emplace_back(), bytes.data(), sizeof(T));
   }
   return all;

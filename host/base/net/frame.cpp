@@ -88,7 +88,7 @@ bool frame_length_valid(FrameKind kind, std::uint64_t bytes) {
     case FrameKind::kResult:
     case FrameKind::kNews:
     case FrameKind::kPart:
-    case FrameKind::kLetter:
+    case FrameKind::kMessage:
       return bytes <= kMaxPayload;
     case FrameKind::kFail:
     case FrameKind::kNote:

@@ -37,14 +37,14 @@ enum class FrameKind : std::uint16_t {
   kNews = 9,     ///< news about a PE, with a reason [rank; number: exit status; detail: PeerEvent]
   kEnded = 10,   ///< a connection has ended [rank: PE at its other end; detail: PeerEvent]
   kPart = 11,  ///< a part of an alltoall [rank: sender; detail: receiver; number: the collective's]
-  kLetter = 12,     ///< a letter between PEs [rank: sender; detail: receiver; number: its subject]
+  kMessage = 12,    ///< a message between PEs [rank: sender; detail: receiver; number: its subject]
   kChallenge = 13,  ///< answers a kHello; payload: a nonce, and the sender's proof (greeting.h)
   kProof = 14,      ///< answers a kChallenge; payload: the caller's proof
   kNote = 15        ///< a line for the logs of waiting ranks: why others may be missing
 };
 /// Is the frame passed on to a PE that its header names?
 constexpr bool is_addressed(FrameKind kind) {
-  return kind == FrameKind::kPart || kind == FrameKind::kLetter;
+  return kind == FrameKind::kPart || kind == FrameKind::kMessage;
 }
 
 struct FrameHeader {

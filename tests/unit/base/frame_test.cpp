@@ -19,7 +19,7 @@ Bytes bytes_of(std::initializer_list<int> values) {
 constexpr std::array kKinds{FrameKind::kHello,  FrameKind::kWelcome, FrameKind::kContribution,
                             FrameKind::kResult, FrameKind::kGoodbye, FrameKind::kExpired,
                             FrameKind::kFail,   FrameKind::kMissing, FrameKind::kNews,
-                            FrameKind::kEnded,  FrameKind::kPart,    FrameKind::kLetter,
+                            FrameKind::kEnded,  FrameKind::kPart,    FrameKind::kMessage,
                             FrameKind::kNote};
 
 }  // namespace
@@ -62,7 +62,7 @@ TEST_CASE("frame_of_each_kind_has_lengths_of_its_own") {
   for (const FrameKind kind : kKinds) {
     const bool has_data = kind == FrameKind::kContribution || kind == FrameKind::kResult ||
                           kind == FrameKind::kNews || kind == FrameKind::kPart ||
-                          kind == FrameKind::kLetter;
+                          kind == FrameKind::kMessage;
     const bool has_text = kind == FrameKind::kFail || kind == FrameKind::kNote;
     CHECK(frame_length_valid(kind, 0) == (kind != FrameKind::kHello));
     CHECK(frame_length_valid(kind, 16) == (kind == FrameKind::kHello || has_data || has_text));

@@ -184,8 +184,8 @@ std::string socket_name(const control::LocalPeers::Contact& contact) {
 }
 
 /// Builds a message of a PE: the word of the receiver, the sender, the kind, and the content.
-std::string letter_of(const control::LocalPeers::Name& word, std::int32_t index,
-                      const std::string& content, std::uint32_t epoch = 0) {
+std::string message_of(const control::LocalPeers::Name& word, std::int32_t index,
+                       const std::string& content, std::uint32_t epoch = 0) {
   struct {
     control::LocalPeers::Name word;
     std::uint32_t epoch;
@@ -266,12 +266,12 @@ TEST_CASE("messages_of_strangers_are_dropped_with_all_descriptors") {
               for (const std::size_t count : {2u, 5u}) send_with(stranger, to, text, count);
             };
             flood("h");
-            flood(letter_of(contacts[0].name, 1, "x"));     // a name that all users can read
-            flood(letter_of(contacts[0].word, 1, "x", 1));  // an epoch that has not begun
+            flood(message_of(contacts[0].name, 1, "x"));     // a name that all users can read
+            flood(message_of(contacts[0].word, 1, "x", 1));  // an epoch that has not begun
             std::thread([&] {
               if (geteuid() != 0) return;
               check_errno(::syscall(SYS_setresuid, 65534, 65534, 65534), "setresuid");
-              flood(letter_of(contacts[0].word, 1, "x"));
+              flood(message_of(contacts[0].word, 1, "x"));
             }).join();
           }
           boot->barrier();
@@ -294,12 +294,12 @@ TEST_CASE("a_reason_to_give_up_ends_the_wait_for_a_segment") {
 
 TEST_CASE("messages_to_a_full_mailbox_arrive_later_or_time_out") {
   const bool in_time = GENERATE(true, false);
-  constexpr int kLetters = 600;  // more than a mailbox holds
+  constexpr int kMessages = 600;  // more than a mailbox holds
   CHECK(run_pes(2, in_time ? 20.0 * kPatience : 0.05,
                 [&](control::LocalPeers& peers, bootstrap::Bootstrap& boot) {
                   if (boot.rank() == 0) {
                     const auto send = [&] {
-                      for (int i = 0; i < kLetters; ++i) (void)peers.from_root(STDIN_FILENO);
+                      for (int i = 0; i < kMessages; ++i) (void)peers.from_root(STDIN_FILENO);
                     };
                     if (in_time) return send();
                     return expect_error(GSHMEMX_ERROR_TIMEOUT,
@@ -307,7 +307,7 @@ TEST_CASE("messages_to_a_full_mailbox_arrive_later_or_time_out") {
                   }
                   if (!in_time) return;
                   std::this_thread::sleep_for(std::chrono::milliseconds(30));
-                  for (int i = 0; i < kLetters; ++i)
+                  for (int i = 0; i < kMessages; ++i)
                     expect(bool{peers.from_root(-1)}, "every descriptor");
                 }) == "");
 }

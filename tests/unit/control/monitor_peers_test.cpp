@@ -92,7 +92,7 @@ class Rig {
             pe, net::Stream(std::move(theirs),
                             {FrameKind::kContribution, FrameKind::kResult, FrameKind::kGoodbye,
                              FrameKind::kExpired, FrameKind::kMissing, FrameKind::kNews,
-                             FrameKind::kEnded, FrameKind::kPart, FrameKind::kLetter}));
+                             FrameKind::kEnded, FrameKind::kPart, FrameKind::kMessage}));
       }
     }
     monitor_ = std::make_unique<Monitor>(

@@ -291,7 +291,7 @@ TEST_CASE("a_pe_that_can_no_longer_watch_the_others_reports_it_and_ends_its_wait
 }
 
 TEST_CASE("messages_arrive_in_order_from_every_pe") {
-  constexpr int kPes = 3, kLetters = 20;
+  constexpr int kPes = 3, kMessages = 20;
   IdChannel channel;
   CHECK(run_processes(kPes, [&](int rank) {
           const Config config = uid_config();
@@ -302,56 +302,56 @@ TEST_CASE("messages_arrive_in_order_from_every_pe") {
           bool right = true;
           control::Plane plane(
               *boot, config,
-              {.on_letter = [&](int from, control::Plane::Topic topic, net::ByteView letter) {
+              {.on_message = [&](int from, control::Plane::Topic topic, net::ByteView message) {
                 const std::lock_guard lock(mutex);
                 int& number = read[static_cast<std::size_t>(from)];
                 const auto bytes = std::as_bytes(std::span(&number, 1));
                 right = right && topic == control::Plane::Topic::kRendezvous &&
-                        std::equal(letter.begin(), letter.end(), bytes.begin(), bytes.end());
+                        std::equal(message.begin(), message.end(), bytes.begin(), bytes.end());
                 ++number;
                 came.notify_all();
               }});
-          for (int i = 0; i < kLetters; ++i) {
+          for (int i = 0; i < kMessages; ++i) {
             for (int to = 0; to < kPes; ++to)
               plane.send(to, control::Plane::Topic::kRendezvous, std::as_bytes(std::span(&i, 1)));
           }
           std::unique_lock lock(mutex);
           const bool all = came.wait_for(lock, std::chrono::seconds(20 * kPatience), [&] {
-            return std::count(read.begin(), read.end(), kLetters) == kPes;
+            return std::count(read.begin(), read.end(), kMessages) == kPes;
           });
           lock.unlock();
-          expect(all && right, "all letters, in order");
+          expect(all && right, "all messages, in order");
           plane.collectives().barrier();
         }) == "");
 }
 
 TEST_CASE("news_during_init_are_delivered_after_it") {
   IdChannel channel;
-  CHECK(
-      run_processes(2, [&](int rank) {
-        const Config config = uid_config();
-        const auto boot = channel.join(rank, 2, config);
-        std::promise<void> letter;
-        std::vector<std::string> heard;
-        control::Plane plane(
-            *boot, config,
-            {.on_event = [&](const control::PeerNews& news) { heard.push_back(news.why); },
-             .on_letter = [&](int, control::Plane::Topic, net::ByteView) { letter.set_value(); }});
-        const auto write = [&] {
-          plane.send(1 - rank, control::Plane::Topic::kRendezvous, net::Bytes(1));
-        };
-        if (rank == 1) {
-          plane.monitor().stopped("a fault");
-          write();  // arrives after the fault
-          return letter.get_future().wait();
-        }
-        letter.get_future().wait();
-        expect(heard.empty(), "init goes on");
-        plane.watch();
-        expect(heard == std::vector<std::string>{"a fault"}, "told once");
-        write();
-        plane.monitor().leave();
-      }) == "");
+  CHECK(run_processes(2, [&](int rank) {
+          const Config config = uid_config();
+          const auto boot = channel.join(rank, 2, config);
+          std::promise<void> message;
+          std::vector<std::string> heard;
+          control::Plane plane(
+              *boot, config,
+              {.on_event = [&](const control::PeerNews& news) { heard.push_back(news.why); },
+               .on_message = [&](int, control::Plane::Topic,
+                                 net::ByteView) { message.set_value(); }});
+          const auto write = [&] {
+            plane.send(1 - rank, control::Plane::Topic::kRendezvous, net::Bytes(1));
+          };
+          if (rank == 1) {
+            plane.monitor().stopped("a fault");
+            write();  // arrives after the fault
+            return message.get_future().wait();
+          }
+          message.get_future().wait();
+          expect(heard.empty(), "init goes on");
+          plane.watch();
+          expect(heard == std::vector<std::string>{"a fault"}, "told once");
+          write();
+          plane.monitor().leave();
+        }) == "");
 }
 
 TEST_CASE("a_pe_whose_init_fails_alone_makes_the_launcher_end_the_job") {

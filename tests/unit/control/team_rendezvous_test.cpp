@@ -30,8 +30,8 @@ class World {
                                   .n_pes = n,
                                   .timeout = timeouts[static_cast<std::size_t>(pe)],
                                   .send =
-                                      [this, pe](int to, net::ByteView letter) {
-                                        post({pe, to, letter});
+                                      [this, pe](int to, net::ByteView message) {
+                                        post({pe, to, message});
                                       },
                                   .require_running =
                                       [this, pe] {
@@ -49,7 +49,7 @@ class World {
   TeamRendezvous& operator[](std::size_t pe) { return *pes_[pe]; }
   /// Returns what PE `pe` receives: the list of members, or the text of the error.
   std::future<std::string> exchange(std::size_t pe, const TeamRendezvous::Place& place,
-                                std::uint32_t round = 0) {
+                                    std::uint32_t round = 0) {
     return std::async(std::launch::async, [this, pe, place, round]() -> std::string {
       try {
         std::string came;
@@ -66,33 +66,33 @@ class World {
   std::atomic<bool> looked{false};  ///< a waiting thread has checked whether its PE still runs
 
  private:
-  struct Letter {
-    Letter() = default;
-    Letter(int sender, int receiver, net::ByteView content)
+  struct Message {
+    Message() = default;
+    Message(int sender, int receiver, net::ByteView content)
         : from(sender), to(receiver), bytes(content.begin(), content.end()) {}
     int from = -1, to = -1;  ///< -1: the last message
     net::Bytes bytes;
   };
-  void post(Letter letter) {
+  void post(Message message) {
     const std::lock_guard lock(mutex_);
-    letters_.push_back(std::move(letter));
+    messages_.push_back(std::move(message));
     came_.notify_one();
   }
   void carry() {
     for (;;) {
       std::unique_lock lock(mutex_);
-      came_.wait(lock, [this] { return !letters_.empty(); });
-      const Letter letter = std::move(letters_.front());
-      letters_.pop_front();
+      came_.wait(lock, [this] { return !messages_.empty(); });
+      const Message message = std::move(messages_.front());
+      messages_.pop_front();
       lock.unlock();
-      if (letter.to == -1) return;
-      pes_[static_cast<std::size_t>(letter.to)]->take(letter.from, letter.bytes);
+      if (message.to == -1) return;
+      pes_[static_cast<std::size_t>(message.to)]->take(message.from, message.bytes);
     }
   }
   std::vector<std::unique_ptr<TeamRendezvous>> pes_;
   std::mutex mutex_;
   std::condition_variable came_;
-  std::deque<Letter> letters_;
+  std::deque<Message> messages_;
   std::thread carrier_;
 };
 

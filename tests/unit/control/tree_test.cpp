@@ -180,7 +180,7 @@ TEST_CASE("parts_reach_every_pe_and_cost_each_host_the_same") {
   for (int from = 0; from < job.size(); ++from) {
     for (int to = 0; to < job.size(); ++to)
       job.pe(from).contribute(
-          net::make_frame({.kind = to % 2 ? FrameKind::kPart : FrameKind::kLetter,
+          net::make_frame({.kind = to % 2 ? FrameKind::kPart : FrameKind::kMessage,
                            .number = 1,
                            .rank = from,
                            .detail = static_cast<std::uint32_t>(to)},

@@ -27,7 +27,7 @@ struct Rig {
   std::vector<std::string> raised;
   std::uint64_t of_other = 0;  ///< the collective in which PE 1 waits
   Waits other{other_state,
-              {.send = [this](int, net::ByteView letter) { waits.take(1, letter); },
+              {.send = [this](int, net::ByteView message) { waits.take(1, message); },
                .raise = [](const Error&, int) {},
                .collective =
                    [this] {
@@ -37,8 +37,8 @@ struct Rig {
   bool is_heard = true;
   Waits waits{state,
               {.send =
-                   [this](int, net::ByteView letter) {
-                     if (is_heard) other.take(0, letter);
+                   [this](int, net::ByteView message) {
+                     if (is_heard) other.take(0, message);
                    },
                .raise = [this](const Error& error, int) { raised.push_back(error.what()); },
                .collective =
