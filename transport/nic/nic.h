@@ -18,6 +18,7 @@
 #include <array>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -196,6 +197,12 @@ using NicList = std::vector<std::unique_ptr<Nic>>;
 [[nodiscard]] NicList open_mlx5(const OpenOptions& options);
 /// Collective over options.boot: open_mlx5 on the soft NIC's libraries; all PEs on one host.
 [[nodiscard]] NicList open_soft(const OpenOptions& options);
+/// Time that has passed by the soft NIC's model of costs (GSHNIC_COSTS).
+struct ModelTime {
+  double seconds = 0, cpu_seconds = 0;
+};
+/// Loads the soft NIC. Nothing: it has no model.
+[[nodiscard]] std::optional<ModelTime> soft_model_time();
 [[nodiscard]] std::unique_ptr<Nic> open_ofi(const OpenOptions& options);
 /// Implements GSHMEM_NIC. auto: mlx5 if every PE has a NIC with all features that gshmem needs and
 /// that can access its heap, otherwise ofi. Empty for GSHMEM_NIC=none.

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 namespace gshmem::nic {
@@ -53,6 +54,18 @@ class SoftFabric {
     return Fd(made);
   }
 
+  /// Tells the soft NIC's model of costs (GSHNIC_COSTS).
+  void stage(bool staged) {
+    require(library_.function<int(int)>("gshnic_stage")(staged ? 1 : 0) == 0, GSHMEMX_ERROR_NIC,
+            "gshnic_stage: " + reason());
+  }
+  std::optional<ModelTime> model_time() {
+    ModelTime time;
+    auto* const read = library_.function<int(double*, double*)>("gshnic_model_time");
+    if (read(&time.seconds, &time.cpu_seconds) == 0) return {};
+    return time;
+  }
+
   void join(Fd fd) {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (fd_ && same_file(fd_.get(), fd.get())) return;
@@ -87,8 +100,9 @@ void join_fabric(const OpenOptions& options, const std::string& folder) {
           strprintf("GSHMEM_NIC=soft connects the PEs of one host, but this job has %d hosts: use "
                     "GSHMEM_NIC=ofi",
                     static_cast<int>(hosts)));
-  if (!options.share_fd) return;  // a single process has a fabric of its own
   SoftFabric& fabric = SoftFabric::get(folder);
+  fabric.stage(options.config.gdr == Switch::kOff);
+  if (!options.share_fd) return;  // a single process has a fabric of its own
   const Fd root = options.node_root ? fabric.root_fd() : Fd();
   fabric.join(Fd(options.share_fd(root.get())));
 }
@@ -114,6 +128,10 @@ NicList open_soft(const OpenOptions& options) {
   const std::string folder = doubles_folder();
   join_fabric(options, folder);
   return mlx5::open_in(options, folder);
+}
+
+std::optional<ModelTime> soft_model_time() {
+  return SoftFabric::get(doubles_folder()).model_time();
 }
 
 NicList open(const OpenOptions& options) {

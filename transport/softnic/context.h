@@ -4,6 +4,7 @@
 #include "transport/softnic/adversary.h"
 #include "transport/softnic/atomic_words.h"
 #include "transport/softnic/checker.h"
+#include "transport/softnic/costs.h"
 #include "transport/softnic/engine.h"
 #include "transport/softnic/fabric.h"
 #include "transport/softnic/queue_pair.h"
@@ -33,6 +34,7 @@ struct Context {
   Adversary adversary;
   RuleSet rules;
   RegionTable regions;
+  CostModel costs;
   Counters counters;
   std::unique_ptr<Fabric> fabric;
   Port port;  ///< known with the fabric

@@ -179,6 +179,17 @@ void Engine::join_fabric(int fd) {
   impl_->joined = true;
 }
 
+void Engine::model_costs(bool staged) {
+  const Core::Lock lock(*impl_);
+  impl_->context.costs.load(variable("GSHNIC_COSTS"), staged);
+}
+
+std::optional<CostModel::Time> Engine::model_time() {
+  const Core::Lock lock(*impl_);
+  if (!impl_->context.costs.is_on()) return {};
+  return impl_->context.costs.read();
+}
+
 DeviceAttributes Engine::device() const {
   const Core::Lock lock(*impl_);
   impl_->check_present();
@@ -186,7 +197,8 @@ DeviceAttributes Engine::device() const {
   const EngineOptions& options = impl_->context.options;
   DeviceAttributes attributes;
   attributes.profile = options.profile;
-  attributes.port_up = !impl_->context.port_down;
+  attributes.port_up =
+      !impl_->context.port_down && !impl_->context.costs.fails(Costs::Fails::kPort);
   attributes.guid = guid_of(fabric.lid_of(fabric.node()));
   const Port& port = impl_->context.port;
   attributes.lid = port.lid;
@@ -254,6 +266,8 @@ std::uint32_t Engine::create_region(const RegionAttributes& attributes) {
   impl_->check_present();
   check(impl_->pds.count(attributes.pd) != 0, kBadResource,
         strprintf("there is no protection domain %u", attributes.pd));
+  check(!impl_->context.costs.refuses_regions(), kBadParameter,
+        "GSHNIC_COSTS: this device cannot register GPU memory");
   impl_->fabric();
   return impl_->context.regions.create(attributes);
 }

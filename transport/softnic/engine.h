@@ -5,6 +5,8 @@
 // process, and only inside a registered region.
 #pragma once
 
+#include "transport/softnic/costs.h"
+
 #include <array>
 #include <cstdint>
 #include <functional>
@@ -243,6 +245,12 @@ class Engine {
   /// Fresh fabric memory; own descriptor of the caller.
   [[nodiscard]] static int make_fabric();
 
+  /// Reads the file of GSHNIC_COSTS, if there is one, and whether heaps are staged from now on.
+  /// Errors: as parse_costs.
+  void model_costs(bool staged);
+  /// Returns the time of the model, which then has waited for all messages; nothing without one.
+  [[nodiscard]] std::optional<CostModel::Time> model_time();
+
   /// Errors, of this and of all that makes or changes something: EngineError 0x1 when the device is
   /// gone.
   [[nodiscard]] DeviceAttributes device() const;
@@ -311,6 +319,11 @@ __attribute__((visibility("default"))) int gshnic_make_fabric(void);
 /// 0, or -1 with `gshnic_error()` saying why.
 __attribute__((visibility("default"))) int gshnic_join_fabric(int fd);
 __attribute__((visibility("default"))) const char* gshnic_error(void);
+/// Heaps are staged through host memory from now on (GSHMEM_GDR=off) or not: it counts for the
+/// costs of GSHNIC_COSTS. 0, or -1 with gshnic_error().
+__attribute__((visibility("default"))) int gshnic_stage(int staged);
+/// The model's time, and the CPU time in it, of all devices; returns 1, or 0 without a model.
+__attribute__((visibility("default"))) int gshnic_model_time(double* seconds, double* cpu_seconds);
 /// Errors on demand from now on, in the grammar of rules.h. 0, or -1 with gshnic_error().
 __attribute__((visibility("default"))) int gshnic_inject(const char* rules);
 /// Checker violations as text into `buffer`; returns their number.

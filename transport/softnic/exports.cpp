@@ -72,6 +72,26 @@ int gshnic_join_fabric(int fd) {
 
 const char* gshnic_error(void) { return last_error().c_str(); }
 
+int gshnic_stage(int staged) {
+  return guard([=] {
+    for_each_device([=](Engine& engine) { engine.model_costs(staged != 0); });
+    return 0;
+  });
+}
+
+int gshnic_model_time(double* seconds, double* cpu_seconds) {
+  *seconds = *cpu_seconds = 0;
+  int models = 0;
+  for_each_device([&](Engine& engine) {
+    if (const auto time = engine.model_time()) {
+      *seconds += time->seconds;
+      *cpu_seconds += time->cpu_seconds;
+      models = 1;
+    }
+  });
+  return models;
+}
+
 int gshnic_inject(const char* rules) {
   return guard([=] {
     for_each_device([=](Engine& engine) { engine.add_rules(rules); });

@@ -173,7 +173,7 @@ bool Requester::send(QueuePair& qp, Operation& op, std::int64_t now) {
     done(qp, op, now);
     return true;
   }
-  if (ring == nullptr || context_.port_down) {
+  if (ring == nullptr || context_.port_down || context_.costs.fails(Costs::Fails::kPeer)) {
     try_again(qp, op, Condition::kSilence, now);
     return op.syndrome != 0;
   }
