@@ -82,6 +82,7 @@ Config config_or_defaults() {
 
 Machine this_machine() {
   Machine machine;
+  if (const char* const root = env_lookup("GSHMEM_TEST_ROOT")) machine.root = root;
   utsname names{};
   check_errno(uname(&names), "uname");
   machine.host = names.nodename;
