@@ -1,9 +1,11 @@
 // gshmem-info prints the version, build, variables, GPUs and network cards, and under a launcher
-// how the PEs of the job reach each other; or, with --doctor, what prevents the fast path.
+// how the PEs of the job reach each other; or, with --doctor, what prevents the fast path;
+// or, with --gdr-proof, what GPUDirect RDMA brings.
 #include "bootstrap/bootstrap.h"
 #include "host/base/error.h"
 #include "host/tools/doctor/doctor.h"
 #include "host/tools/info/report.h"
+#include "host/tools/proof/prove.h"
 #include "host/tools/selftest/selftest.h"
 
 #include <gshmem/gshmem.hpp>
@@ -12,11 +14,16 @@
 
 #include <cstdio>
 #include <cstring>
+#include <fstream>
 
 namespace {
 
 struct Options {
   bool json = false, markdown = false, doctor = false, list = false, selftest = false;
+  bool proof = false;
+  std::string page;
+  gshmem::proof::Plan plan;
+  std::size_t largest_mib = 64;
   bool job = gshmem::info::launched();
 };
 
@@ -39,11 +46,27 @@ void declare(CLI::App& app, Options& options) {
   app.add_flag("--nic-selftest", options.selftest,
                "try on the network card what only a card can confirm, and print a page about it (a "
                "ConnectX; GSHMEM_NIC=soft: the NIC in software)");
+  CLI::Option* proof = app.add_flag(
+      "--gdr-proof", options.proof,
+      "measure with GPUDirect RDMA on and off by turns, and say whether it works, or why it does "
+      "not: docs/gpudirect.md. Alone it makes two PEs; between two hosts: mpirun -np 2 gshmem-info "
+      "--gdr-proof");
+  app.add_option("--page", options.page, "with --gdr-proof: also write one HTML page with plots")
+      ->needs(proof);
+  app.add_option("--repeats", options.plan.repeats, "with --gdr-proof: measurements of each side")
+      ->needs(proof)
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  app.add_option("--largest", options.largest_mib, "with --gdr-proof: the largest message, in MiB")
+      ->needs(proof)
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
   app.footer(
       "Exit status: 1 when a variable has a bad value, the job could not be joined, --doctor "
       "found\nat least one problem (hints do not count), or a check of --nic-selftest failed; 2 "
       "for a "
-      "wrong option.");
+      "wrong option. Of --gdr-proof: 0 GPUDirect RDMA works, 1 it does not, 2 it does not apply "
+      "or\ncould not be measured.");
 }
 
 /// PE 0 prints for the job; when the job could not start, the process with the launcher's rank 0
@@ -82,10 +105,33 @@ int run_selftest() {
   return test.good() ? 0 : 1;
 }
 
+/// Every process of a launcher measures, the first one prints, and no other one fails.
+int run_proof(const Options& options) {
+  using namespace gshmem;
+  if (env_lookup("GSHMEM_LOG") == nullptr) log_configure(LogLevel::kNone, "");
+  proof::Plan plan = options.plan;
+  const std::size_t most = options.largest_mib << 20;
+  std::erase_if(plan.bandwidth_bytes, [&](std::size_t bytes) { return bytes > most; });
+  plan.volume = 4 * most;
+  info::Machine machine = info::this_machine();
+  const proof::Jobs jobs(machine.config, info::launched());
+  const proof::Proof proof = proof::prove(std::move(machine), jobs, plan);
+  if (!jobs.is_first()) return 0;
+  std::fputs((options.json ? as_json(proof) : as_text(proof)).c_str(), stdout);
+  if (!options.page.empty()) {
+    std::ofstream file(options.page, std::ios::binary);
+    file << as_page(proof) << std::flush;
+    require(file.good(), GSHMEMX_ERROR_INVALID_VALUE,
+            "--page " + options.page + ": the file cannot be written");
+  }
+  return proof.judgement.status();
+}
+
 int run(const Options& options) {
   using namespace gshmem::info;
   if (options.doctor) return run_doctor(options);
   if (options.selftest) return run_selftest();
+  if (options.proof) return run_proof(options);
   if (options.markdown) {
     const std::string table = variables_as_markdown(gshmem::config_entries_from_env());
     std::fputs(table.c_str(), stdout);

@@ -1,0 +1,17 @@
+// Finds what the figures of gshmem-info --gdr-proof are taken on, and whether there are any to
+// take: the machine is as the doctor sees it. Included by prove.cpp and the tests.
+#pragma once
+
+#include "host/tools/proof/proof.h"
+
+#include <string>
+
+namespace gshmem::proof {
+
+/// Returns why GPUDirect RDMA does not apply to this machine; empty when it does.
+[[nodiscard]] std::string why_not(const info::Machine& machine);
+/// `network` is the text of the job with it on, or empty; `gpu` is PE 0's, or -1. Then the NIC is
+/// the nearest with an active port, and the GPU is the first.
+[[nodiscard]] Place find_place(const info::Machine& machine, const std::string& network, int gpu);
+
+}  // namespace gshmem::proof

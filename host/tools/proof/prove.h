@@ -1,0 +1,13 @@
+// gshmem-info --gdr-proof: measures, judges, and prints. Included by main.cpp.
+#pragma once
+
+#include "host/tools/doctor/machine.h"
+#include "host/tools/proof/measure.h"
+#include "host/tools/proof/proof.h"
+
+namespace gshmem::proof {
+
+/// Collective. Only the first process has a complete result. Errors: those of Jobs.
+[[nodiscard]] Proof prove(info::Machine machine, const Jobs& jobs, const Plan& plan);
+
+}  // namespace gshmem::proof

@@ -1,0 +1,268 @@
+// gshmem-info --gdr-proof, as its users run it, on machines that are seeded with one trouble each.
+// proofs/NAME.case describes one by the lines of a TestMachine, and by lines of GSHNIC_COSTS for
+// what the trouble does to the figures. NAME is the row of troubles.def that has to be named.
+#include "host/tools/doctor/doctor.h"
+#include "host/tools/proof/place.h"
+#include "host/tools/proof/judge.h"
+
+#include "tests/unit/info/test_machine.h"
+
+#include <catch2/catch.hpp>
+#include <nlohmann/json.hpp>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+namespace gshmem::proof {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+struct Case {
+  std::string tree, costs;
+};
+
+void read_case(const fs::path& file, Case& into) {
+  std::ifstream lines(file);
+  REQUIRE(lines.good());
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with("base ")) {
+      read_case(file.parent_path() / ("base." + line.substr(5)), into);
+    } else if (line.starts_with("costs ")) {
+      into.costs += line.substr(6) + "\n";
+    } else {
+      into.tree += line + "\n";
+    }
+  }
+}
+
+struct Ran {
+  int status = -1;
+  std::string output;
+};
+
+Ran run(const std::string& command) {
+  FILE* const pipe = popen(command.c_str(), "r");
+  REQUIRE(pipe != nullptr);
+  Ran ran;
+  char buffer[4096];
+  for (std::size_t got; (got = fread(buffer, 1, sizeof(buffer), pipe)) > 0;)
+    ran.output.append(buffer, got);
+  const int status = pclose(pipe);
+  REQUIRE(WIFEXITED(status));
+  ran.status = WEXITSTATUS(status);
+  return ran;
+}
+
+/// Runs gshmem-info on the machine of a case.
+Ran prove_case(const std::string& name, const std::string& options) {
+  Case seeded;
+  read_case(fs::path(GSHMEM_PROOFS) / (name + ".case"), seeded);
+  const info::TestMachine test(name, std::istringstream(seeded.tree));
+  const fs::path costs = test.machine.root / "costs";
+  std::ofstream(costs) << seeded.costs;
+  // The GPUs of this machine are not those of the tree.
+  return run("CUDA_VISIBLE_DEVICES= GSHMEM_DEVICE=cpu GSHMEM_NIC=soft GSHMEM_TEST_ROOT=" +
+             test.machine.root.string() + " GSHNIC_COSTS=" + costs.string() +
+             " " GSHMEM_INFO_PROGRAM " --gdr-proof --largest 1 " + options);
+}
+
+std::vector<std::string> case_names() {
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(GSHMEM_PROOFS))
+    if (entry.path().extension() == ".case") names.push_back(entry.path().stem().string());
+  std::ranges::sort(names);
+  return names;
+}
+
+/// Figures of one call by the GPU, and a link of 50 GB/s with its evidence.
+struct Figure {
+  double latency_off = 10, latency_on = 3, gb_s_off = 10, gb_s_on = 45, cpu_off = 0.2,
+         cpu_on = 0.02;
+};
+Comparison comparison_of(const Figure& figure) {
+  Comparison gdr;
+  gdr.on.network = gdr.off.network = "mlx5 (mlx5_0)";
+  gdr.series = {{.quantity = Quantity::kLatency,
+                 .caller = Caller::kGpu,
+                 .bytes = 8,
+                 .on = {{figure.latency_on}, {}},
+                 .off = {{figure.latency_off}, {}}},
+                {.quantity = Quantity::kBandwidth,
+                 .caller = Caller::kGpu,
+                 .bytes = 1 << 20,
+                 .on = {{figure.gb_s_on}, {figure.cpu_on}},
+                 .off = {{figure.gb_s_off}, {figure.cpu_off}}}};
+  return gdr;
+}
+Place place_of(std::vector<Evidence> evidence) {
+  return {.facts = {}, .link_gb_s = 50, .link = "the port's rate", .evidence = std::move(evidence)};
+}
+Evidence about(const char* check, info::Verdict verdict) {
+  return {check, {verdict, "symptom", "cause", "fix"}};
+}
+std::string row_of(const Judgement& judgement) {
+  return judgement.cause ? judgement.cause->name : "";
+}
+
+}  // namespace
+
+TEST_CASE("each_seeded_trouble_is_named_and_a_sound_machine_has_none") {
+  const std::vector<std::string> names = case_names();
+  REQUIRE(names.size() >= 13);
+  for (const std::string& name : names) {
+    INFO(name);
+    const Ran ran = prove_case(name, "--json --repeats 1");
+    INFO(ran.output);
+    const json page = json::parse(ran.output);
+    if (name.starts_with("sound")) {
+      CHECK(ran.status == 0);
+      CHECK(page.at("verdict") == "works");
+      CHECK(page.at("cause").is_null());
+    } else {
+      CHECK(ran.status == 1);
+      CHECK(page.at("verdict") == "fails");
+      REQUIRE_FALSE(page.at("cause").is_null());
+      CHECK(page.at("cause").at("row") == name);
+      CHECK_FALSE(page.at("cause").at("evidence").get<std::string>().empty());
+      CHECK_FALSE(page.at("cause").at("fix").get<std::string>().empty());
+    }
+  }
+}
+
+TEST_CASE("on_and_off_differ_by_what_the_costs_say") {
+  const json page = json::parse(prove_case("sound", "--json --repeats 3").output);
+  CHECK(page.at("link_GB_s") == 50);
+  bool seen = false;
+  for (const json& series : page.at("gdr").at("series")) {
+    CHECK(series.at("on").at("values").size() == 3);
+    CHECK(series.at("off").at("values").size() == 3);
+    const double on = series.at("on").at("median"), off = series.at("off").at("median");
+    if (series.at("quantity") == "latency_us" && series.at("bytes") == 8) {
+      CHECK(on == Approx(2 + 0.5 + 1.0 / 80).epsilon(0.001));
+      CHECK(off == Approx(2 + 2 * 6 + 6).epsilon(0.001));
+    }
+    if (series.at("quantity") == "bandwidth_GB_s" && series.at("bytes") == 1 << 20) {
+      seen = true;
+      CHECK(on == Approx(48).epsilon(0.05));
+      CHECK(off == Approx(11).epsilon(0.05));
+      const double cpu_on = series.at("on").at("cpu_seconds").at(0);
+      CHECK(cpu_on == Approx(1.0 / on).epsilon(0.01));  // one CPU waits
+    }
+  }
+  CHECK(seen);
+}
+
+TEST_CASE("the_page_and_the_text_have_the_verdict_and_every_figure") {
+  const fs::path file = fs::temp_directory_path() / ("gshmem-proof." + std::to_string(getpid()));
+  const Ran ran = prove_case("far_root_complex", "--repeats 2 --page " + file.string());
+  const std::string page = info::read(file);
+  fs::remove(file);
+  CHECK(ran.status == 1);
+  for (const char* part : {"GPU and NIC are below different root complexes", "SYS",
+                           "nvidia-smi topo -m", "least .. most", "4 KiB", "1 MiB"}) {
+    INFO(part);
+    CHECK_THAT(ran.output, Catch::Contains(part));
+    CHECK_THAT(page, Catch::Contains(part));
+  }
+  CHECK_THAT(page, Catch::StartsWith("<!doctype html>"));
+  CHECK_THAT(page, !Catch::Contains("http"));
+  // A line for each side of latency and bandwidth.
+  for (const char* side : {"<g class=\"on\">", "<g class=\"off\">"}) {
+    std::size_t lines = 0;
+    for (std::size_t at = 0; (at = page.find(side, at)) != std::string::npos; ++at) ++lines;
+    CHECK(lines == 2);
+  }
+}
+
+TEST_CASE("what_does_not_apply_is_said_with_a_status_of_its_own") {
+  const std::string nothing = "CUDA_VISIBLE_DEVICES= GSHMEM_DEVICE=cpu GSHMEM_TEST_ROOT=/nowhere ";
+  const Ran no_gpu = run(nothing + GSHMEM_INFO_PROGRAM " --gdr-proof");
+  CHECK(no_gpu.status == 2);
+  CHECK_THAT(no_gpu.output, Catch::Contains("does not apply: there is no NVIDIA GPU"));
+  const Ran load_store = run(nothing + "GSHMEM_NIC=none " GSHMEM_INFO_PROGRAM " --gdr-proof");
+  CHECK(load_store.status == 2);
+  CHECK_THAT(load_store.output, Catch::Contains("load/store only"));
+}
+
+TEST_CASE("a_verdict_follows_from_each_criterion") {
+  using info::Verdict;
+  const std::vector<Evidence> all{about("numa", Verdict::kHint), about("mtu", Verdict::kHint)};
+  const auto judged = [&](const Figure& figure) {
+    return judge(comparison_of(figure), place_of(all));
+  };
+  CHECK(judged({}).status() == 0);
+  CHECK_FALSE(judged({}).cause);
+  // Bandwidth: 30 % more, or nearly all of the link.
+  CHECK(judged({.gb_s_off = 30, .gb_s_on = 38.9}).status() == 1);
+  CHECK(judged({.gb_s_off = 30, .gb_s_on = 39.1}).status() == 0);
+  CHECK(judged({.gb_s_off = 39, .gb_s_on = 40.1}).status() == 0);
+  // The share of the link.
+  CHECK(judged({.gb_s_on = 29.9}).status() == 1);
+  CHECK(judged({.gb_s_on = 30.1}).status() == 0);
+  // Latency: half.
+  CHECK(judged({.latency_on = 5.1}).status() == 1);
+  CHECK(judged({.latency_on = 4.9}).status() == 0);
+  // The CPU.
+  CHECK(judged({.cpu_on = 0.19}).status() == 1);
+  CHECK(judged({.cpu_on = 0.17}).status() == 0);
+  // A row is for signs of its own: the MTU for bandwidth, far CPUs for all.
+  CHECK(row_of(judged({.gb_s_on = 12})) == "small_mtu");
+  CHECK(row_of(judged({.latency_on = 9})) == "far_cpu");
+  CHECK(row_of(judged({.cpu_on = 0.3})) == "far_cpu");
+}
+
+TEST_CASE("a_side_that_was_not_measured_is_not_compared") {
+  Comparison gdr = comparison_of({.gb_s_on = 45});
+  gdr.off = {.network = "", .error = "libfabric is missing"};
+  for (Series& series : gdr.series) series.off = {};
+  CHECK(judge(gdr, place_of({})).status() == 0);  // the share of the link says enough
+  gdr.series[1].on.values = {30};
+  const Judgement unknown = judge(gdr, place_of({about("acs", info::Verdict::kProblem)}));
+  CHECK(unknown.status() == 2);
+  CHECK_THAT(unknown.sentence, Catch::Contains("libfabric is missing"));
+
+  gdr.on = {.network = "", .error = "the heap cannot be registered"};
+  CHECK(judge(gdr, place_of({})).status() == 2);
+  const Judgement failed = judge(gdr, place_of({about("dmabuf", info::Verdict::kProblem)}));
+  CHECK(failed.status() == 1);
+  CHECK(row_of(failed) == "no_support");
+  // A hint is no reason for a job that does not start.
+  CHECK(judge(gdr, place_of({about("dmabuf", info::Verdict::kHint)})).status() == 2);
+}
+
+TEST_CASE("findings_about_other_devices_are_no_evidence") {
+  const info::TestMachine test("two_cards", std::istringstream(R"(
+gpu pci0000:00/0000:00:01.0/0000:04:00.0
+nic mlx5_0 InfiniBand pci0000:00/0000:00:01.0/0000:05:00.0 current_link_speed=32.0_GT/s_PCIe max_link_speed=32.0_GT/s_PCIe current_link_width=16 max_link_width=16
+nic mlx5_1 InfiniBand pci0000:80/0000:80:01.0/0000:81:00.0 current_link_speed=32.0_GT/s_PCIe max_link_speed=32.0_GT/s_PCIe current_link_width=4 max_link_width=16
+)"));
+  const auto narrow = [&](const char* network) {
+    const Place place = find_place(test.machine, network, -1);
+    return std::ranges::count(place.evidence, "pci_link", &Evidence::check);
+  };
+  CHECK(narrow("mlx5 (mlx5: mlx5_0 port 1)") == 0);
+  CHECK(narrow("mlx5 (mlx5: mlx5_1 port 1)") == 1);
+  CHECK(narrow("ofi (verbs;ofi_rxm on mlx5_1:1)") == 1);
+  CHECK(narrow("") == 0);  // the nearest
+}
+
+TEST_CASE("rows_of_troubles_name_checks_of_the_doctor") {
+  for (const std::string& name : checks_of_troubles()) {
+    INFO(name);
+    const auto all = info::all_checks();
+    CHECK(std::ranges::count_if(all, [&](const auto& check) { return name == check.name; }) == 1);
+  }
+}
+
+}  // namespace gshmem::proof
