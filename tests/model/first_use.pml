@@ -1,32 +1,33 @@
 /* Connections on first use (transport/nic/first_use.h, queue_connect of device/network/queue.h), for spin:
  * two PEs, writers of each that post to the other for the first time, the thread of each PE that
- * makes connections, and what carries messages between them. Run by tests/model/check.py, which also
- * sees to it that each mutation below (-D...) is refuted.
+ * connects queues, and the messages between these threads. Run by tests/model/check.py, which also
+ * checks that each mutation below (-D...) is refuted.
  *
- * One step is one access to memory that others see, one message, or one call of QueueSet, which holds
- * a lock. Messages are on their way until FirstUse::take has rung for them. Memory is sequentially consistent here. But a load through a GPU's cache may find that a
- * view has no number when it has one.
+ * One step is one access to shared memory, one message, or one call of QueueSet, which holds a lock.
+ * A message is pending until FirstUse::take has rung for it. Memory is sequentially consistent here.
+ * But a load through a GPU's cache may find that a view has no number when it has one.
  *
- * What is smaller than the product, and why it may be:
- *  - Two PEs, because the thread knows each pair by itself. What pairs share is a second context's.
- *  - A thread sleeps until it is woken, without the time limit of FirstUse::run: so no wake-up is
- *    lost that the limit would hide.
- *  - Messages are taken one by one, and not all that are there: these are more interleavings.
- *  - No connection to the own PE, which no message leaves.
+ * The model is smaller than the product in these points, for these reasons:
+ *  - There are two PEs, because the thread handles each pair independently. A second context stands
+ *    for what pairs share.
+ *  - A thread sleeps until it is woken, without the time limit of FirstUse::run: the limit would hide
+ *    a lost wake-up.
+ *  - Messages are taken one by one, not all that have arrived: these are more interleavings.
+ *  - There is no connection to the PE itself, because it sends no message.
  *  - Writers use the queues in turn, those of PE 1 from the last one on, or do not post at all.
  *  - Only writers ring and wake in two steps. All others do it in one.
  *  - A failure is the death of PE 1 at any step (DEATH), or one command of either NIC that fails
- *    (REFUSAL). The news of it reach the other PE by another process, at any later step. What the
- *    dead do is nobody's concern but for their messages, which come no more.
+ *    (REFUSAL). Another process delivers the news of it to the other PE, at any later step. The
+ *    actions of a dead PE do not matter, except that its messages no longer arrive.
  */
 #ifndef WRITERS
-#define WRITERS 1 /* of PE 0 */
+#define WRITERS 1 /* writers of PE 0 */
 #endif
 #ifndef OTHERS
-#define OTHERS 1 /* of PE 1 */
+#define OTHERS 1 /* writers of PE 1 */
 #endif
 #ifndef QUEUES
-#define QUEUES 1 /* to the other PE, of a context */
+#define QUEUES 1 /* queues of a context to the other PE */
 #endif
 #ifndef CONTEXTS
 #define CONTEXTS 1
@@ -44,17 +45,17 @@ bit bell[2];
 bit asleep[2]; /* the thread waits in the futex */
 bit stop[2];
 chan inbox[2] = [4 * CONTEXTS] of { mtype, byte, byte }; /* to the PE: kind, context, queues */
-byte coming[2]; /* of these, messages for which nobody has rung yet */
+byte coming[2]; /* messages in it that were not rung for yet */
 bit fault[2];
 bit dead[2];
 
-/* What only the properties know. */
+/* State that only the properties use. */
 byte created[2 * CONTEXTS]; /* times that queues were made */
 bit answers[2 * CONTEXTS];  /* this end of them is connected */
-bit failed;                 /* something has gone wrong, so that calls may end with an error */
+bit failed;                 /* there was a failure, so calls may end with an error */
 byte finished[2];           /* writers */
 
-/* The queues that a PE has made: what a message tells of them. */
+/* The queues that a PE has made, as a message describes them. */
 #define MADE(pe, context) (1 + PAIR(pe, context) * 4 + created[PAIR(pe, context)])
 
 inline wake(pe) {
@@ -111,7 +112,7 @@ over:
   atomic { found = 0; queue = 0; finished[me]++ }
 }
 
-/* Of a call of QueueSet: whether the NIC refuses it. */
+/* Decides whether the NIC refuses a call of QueueSet. */
 #ifdef REFUSAL
 #define COMMAND \
   if \
@@ -130,7 +131,7 @@ inline create() {
   }
 }
 
-/* To the queues that the message tells of. */
+/* Connects to the queues that the message describes. */
 inline connect() {
   COMMAND
   atomic {
@@ -197,7 +198,7 @@ inline read() {
 #endif
   :: kind == confirm && stage[context] == connected ->
     release(); stage[context] = released
-  :: else -> assert(failed) /* a message that cannot be */
+  :: else -> assert(failed) /* an impossible message */
   fi
 }
 
@@ -230,7 +231,7 @@ serve:
 #ifdef MESSAGES_OVERTAKE
       :: atomic { len(inbox[me]) > 1 -> inbox[me]?kind, context, theirs; inbox[me]!kind, context, theirs }
 #endif
-      :: len(inbox[me]) <= coming[me] -> break /* the rest is on its way */
+      :: len(inbox[me]) <= coming[me] -> break /* the rest is pending */
       od;
       do /* QueueSet::asked */
       :: context < CONTEXTS ->
@@ -268,7 +269,7 @@ end:
   od
 }
 
-/* The end of the program, when all that device code does is through. */
+/* The end of the program, after all device code has ended. */
 proctype Finalize() {
   (finished[0] == WRITERS && finished[1] == OTHERS);
   stop[0] = 1;
@@ -278,10 +279,10 @@ proctype Finalize() {
   atomic { stop[1] = 1; bell[1] = 1; asleep[1] = 0 }
 }
 
-/* Tells each PE of what happens to the other one. */
+/* Notifies each PE of the failure of the other one. */
 proctype News() {
 #ifdef DEATH
-  atomic { dead[1] = 1; failed = 1; fault[1] = 1 /* ends what is left of it */ };
+  atomic { dead[1] = 1; failed = 1; fault[1] = 1 /* ends its remaining processes */ };
   fault[0] = 1
 #endif
 #ifdef REFUSAL

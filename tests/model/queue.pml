@@ -1,35 +1,35 @@
 /* The queue protocol of device/network/queue.h and post.h, for spin: every interleaving of a small queue
- * with several writers, a NIC and waits for completion. Run by tests/model/check.py, which also sees
- * to it that each mutation below (-D...) is refuted.
+ * with several writers, a NIC and waits for completion. Run by tests/model/check.py, which also
+ * checks that each mutation below (-D...) is refuted.
  *
  * Steps are those of queue.h: queue_reserve, queue_write, queue_publish, queue_ring, queue_poll,
- * queue_await, queue_quiet. What post_at_once (post.h) does differently, to ask with the reservation
- * whether others are behind, is a choice of the writer wherever there is room. One step is one access
- * to memory that others see. Memory is sequentially consistent here: which fences and releases that
- * takes is what tests/model/store_buffer finds out, with the code itself.
+ * queue_await, queue_quiet. post_at_once (post.h) differs: it asks with the reservation whether other
+ * writers follow. That is a choice of the writer if there is room. One step is one access to shared
+ * memory. Memory is sequentially consistent here: tests/model/store_buffer tests, with the code
+ * itself, which fences and releases that requires.
  *
- * What is smaller than the product, and why it may be:
+ * The model is smaller than the product in these points, for these reasons:
  *  - DEPTH 4 and BATCH 2 instead of 64 and 16 or more. QueueSet keeps batch + one reservation + the
- *    longest WQE <= depth. Here that sum is 6, so the product's rule is not met. What the protocol
- *    needs is less:
+ *    longest WQE <= depth. Here that sum is 6, so the product's rule is not met. The protocol needs
+ *    less:
  *        (batch - 1) + reservation + (longest WQE - 1) <= depth,
  *    since at most batch - 1 published entries are without a doorbell, and of the last complete WQE
  *    all entries but the first count as not complete. Reservations and WQEs have at most 2 entries
  *    here: 1 + 2 + 1 = 4, met with nothing to spare. The product's rule implies it with 2 to spare,
- *    so its queues are never as tight as this one. With the next batch there is, 4, the model
- *    deadlocks (WIDE_BATCH).
+ *    so its queues are never as tight as this one. With the next larger batch, 4, the model deadlocks
+ *    (WIDE_BATCH).
  *  - Completions count modulo 16 instead of 2^16. The modulus is more than twice the depth, so a
- *    completion that is older than the base (STALE) looks as if it were ahead of all that there can
- *    be. With START=14 the counter wraps after two entries.
+ *    completion that is older than the base (STALE) looks as if it were ahead of every possible one.
+ *    With START=14 the counter wraps after two entries.
  *  - Cursors are bytes that do not wrap in a run: 64-bit ones do not either.
  *  - Few posts, and either more writers or more posts, polls of one step or of two (SPLIT_POLL):
  *    the sets are in check.py. All of it at once is more than 10^9 states.
  *  - A failed poll is repeated only when it would see something new. That hides no behaviour, and
- *    makes a wait that can never end a deadlock, which spin looks for by itself.
- *  - Writers are alike, so only runs are looked at in which they reserve for the first time in the
+ *    makes a wait that can never end a deadlock, which spin detects by itself.
+ *  - Writers are equal, so the model has only runs in which they reserve for the first time in the
  *    order of their numbers: every other run is one of these with the writers' names exchanged.
- *  - No errors (a failed queue ends all waits, which needs no protocol) and no exclusive queues
- *    (one writer at a time has nobody to interleave with).
+ *  - There are no errors (a failed queue ends all waits, which needs no protocol) and no exclusive
+ *    queues (they have one writer at a time, so nothing interleaves).
  */
 #ifndef DEPTH
 #define DEPTH 4
@@ -45,7 +45,7 @@
 #define WRITERS 3
 #endif
 #ifndef START
-#define START 0 /* entries that were there before, all complete */
+#define START 0 /* earlier entries, all complete */
 #endif
 #ifndef POSTS
 #define POSTS 2 /* reservations of each writer */
@@ -66,7 +66,7 @@
 #endif
 #define END(word) (word / 4)
 #define TARGET(word) (word / 4 - word % 4 + 1)
-/* What a poll finds that reads `from` and `count`: nothing new where that cannot be. */
+/* The result of a poll that reads `from` and `count`: nothing new if that is impossible. */
 #define AHEAD(from, count) ((count + 1 + MODULUS - from % MODULUS) % MODULUS)
 #ifdef STALE_BELIEVED
 #define STALE
@@ -92,11 +92,11 @@ byte reserved, ready, done;
 byte record, doorbell;
 byte completion = NONE; /* of the collapsed CQ: first entry of the newest WQE, modulo MODULUS */
 #ifdef STALE
-byte older = NONE; /* what was there before */
+byte older = NONE; /* its previous value */
 #endif
 
-/* A slot of the ring: which entry lies there (1 + index, 0 = none yet), how long the WQE is that
- * begins there (0: none does), and whether it asks for a completion. */
+/* A slot of the ring: its entry (1 + index, 0 = none yet), the length of the WQE that begins there
+ * (0: none does), and whether it requests a completion. */
 typedef Slot {
   byte entry;
   byte length;
@@ -104,16 +104,16 @@ typedef Slot {
 }
 Slot slot[DEPTH];
 
-/* What only the properties know. */
+/* State that only the properties use. */
 byte consumed;  /* entries whose WQE is complete */
-byte reported;  /* 1 + first entry of the newest WQE that the CQ told of */
+byte reported;  /* 1 + first entry of the newest WQE that the CQ reported */
 byte finished;  /* writers at their end */
 byte begun;     /* writers that have reserved */
-bit by_record;  /* this NIC reads the doorbell record on its own accord, not only the doorbell */
+bit by_record;  /* this NIC also reads the doorbell record unasked */
 
 /* Entry `i` is stored. */
 inline store_entry(i, size, ask) {
-  assert(i < DEPTH || consumed > i - DEPTH); /* nothing is overwritten that the NIC may read */
+  assert(i < DEPTH || consumed > i - DEPTH); /* no entry is overwritten that the NIC may read */
   slot[(i) % DEPTH].entry = i + 1;
   slot[(i) % DEPTH].length = size;
   slot[(i) % DEPTH].signalled = ask
@@ -130,8 +130,8 @@ inline check_written(end) {
   k = 0
 }
 
-/* In one step: until they are published nobody looks at these entries, and the assertion holds from
- * once it does. */
+/* This is one step: these entries are not read until they are published, and the assertion stays true
+ * once it holds. */
 inline write_all() {
   d_step {
     if
@@ -160,7 +160,7 @@ inline ring(end) {
   }
 }
 
-/* queue_poll: what base and counter say together, which is never more than the NIC has told. */
+/* queue_poll: base and counter together, which are never more than the NIC has reported. */
 inline judge() {
   seen = FOUND(base, counter);
   assert(seen <= reported)
@@ -210,7 +210,7 @@ inline reserve() {
     first = reserved;
     reserved = end
   };
-  if /* the short way asks at once, the long one in its turn */
+  if /* the short path asks at once, the long one in its turn */
   :: atomic { behind = (reserved != end); asked = 1 }
   :: skip
   fi
@@ -267,7 +267,7 @@ inline quiet() {
   atomic { first = 0; end = 0 }
 }
 
-/* Posts some times, with waits in between or not, then waits. */
+/* Posts several times, with or without waits in between, then waits. */
 proctype Writer(byte turn) {
   byte first, end, kind, base, counter, seen, k, posts;
   bit behind, asked;
@@ -295,7 +295,7 @@ proctype Writer(byte turn) {
   atomic { posts = 0; finished++ }
 }
 
-/* Consumes WQEs in order, as soon as it may or later, and tells of those that ask for it. */
+/* Consumes WQEs in order, as soon as it may or later, and reports those that request it. */
 proctype Nic() {
   byte at;
   do
@@ -314,7 +314,7 @@ proctype Nic() {
       consumed = consumed + slot[at].length;
       at = 0
     }
-  :: finished == WRITERS && consumed == reserved -> break /* nothing is left without a doorbell */
+  :: finished == WRITERS && consumed == reserved -> break /* no entry is left without a doorbell */
   od
 }
 

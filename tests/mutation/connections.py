@@ -1,6 +1,6 @@
 """Bugs of the control path of a ConnectX, and of connections on first use, that a test over the soft
-NIC must catch: exact texts of transport/nic and what stands there instead. As a rule each would keep
-a card from working.
+NIC must catch: exact texts of transport/nic and their replacements. Most of them would keep a card from
+working.
 """
 from collections import namedtuple
 
@@ -13,7 +13,7 @@ NIC = "transport/nic/mlx5/mlx5_nic.cpp"
 FIRST_USE, QUEUES = "transport/nic/first_use.cpp", "transport/nic/queue_set.cpp"
 
 CONNECTIONS = [
-    # What the ends tell each other.
+    # Messages between the ends.
     Connection("psn_of_the_own_end", CONNECTION, "rtr.receive_psn = remote.psn;", "rtr.receive_psn = psn_;"),
     Connection("psn_one_later", CONNECTION, ".send_psn = psn_,", ".send_psn = psn_ + 1,"),
     Connection("psn_not_told", CONNECTION, "wire.psn = psn_;", "wire.psn = 0;"),
@@ -126,7 +126,7 @@ CONNECTIONS = [
                "    outside_.on_error(Error(known", "    (void)(Error(known"),
 ]
 
-# What a ConnectX would refuse, or not answer; and what goes wrong before the first post.
+# The soft NIC refuses these, or does not answer, like a ConnectX; or they fail before the first post.
 OVER_SOFT_NIC = (r"(mlx5_nic_test|mlx5_soft_test)\..*|spmd\.(soft_rails_mpirun_2|soft_roce_2|soft_adversary_relaxed_3_11)|"
                  r"errors\.(a_|burst|entries|every_call_w|local|message|remote|retries|target).*")
 FIRST_USE_TESTS = r"launch\.first_use.*|spmd\.soft_first_use_3.*|errors\..*first_use.*|nic_queue_set_test\..*"

@@ -36,7 +36,7 @@ def skip(why):
 
 
 def has_overlays():
-    """Whether this process may mount what it needs."""
+    """Returns whether this process may mount the overlays."""
     with tempfile.TemporaryDirectory() as folder:
         script = (f"mount -t tmpfs none {folder} && cd {folder} && mkdir low up work all && "
                   "mount -t overlay overlay -o lowerdir=low,upperdir=up,workdir=work all")
@@ -48,7 +48,7 @@ def has_overlays():
 
 
 def mount_over(folder, scratch):
-    """From now on this namespace sees the folder as it is, and keeps what it writes in `scratch`."""
+    """From now on this namespace sees the folder unchanged, and keeps its own changes in `scratch`."""
     above = tempfile.mkdtemp(dir=scratch)
     for name in ("up", "work"):
         os.mkdir(os.path.join(above, name))
@@ -58,7 +58,7 @@ def mount_over(folder, scratch):
 
 
 def changed(bug):
-    """The text of the file with the bug; ValueError where it is not there once."""
+    """Returns the text of the file with the bug; raises ValueError unless the old text is there once."""
     with open(os.path.join(ROOT, bug.file), encoding="utf-8") as file:
         text = file.read()
     found = list(re.finditer(r"\s+".join(map(re.escape, bug.old.split())), text))
@@ -68,7 +68,7 @@ def changed(bug):
 
 
 def targets_of(build, tests):
-    """What is built for these tests: programs of the build that their commands name, and the libraries
+    """Returns the targets that these tests need: programs of the build that their commands name, and the libraries
     that programs load."""
     listed = subprocess.run(["ctest", "--test-dir", build, "-R", tests, "--show-only=json-v1"],
                             stdout=subprocess.PIPE, text=True, check=True).stdout
@@ -86,7 +86,7 @@ def ninja(build, targets):
 
 
 def judge(build, bug, tests):
-    """In a namespace of its own: the verdict on the bug, or on the tests without one, and why."""
+    """In a namespace of its own: returns the verdict on the bug, or on the tests without one, and the reason."""
     if bug:
         text = changed(bug)
         with open(os.path.join(ROOT, bug.file), "w", encoding="utf-8") as file:
@@ -131,7 +131,7 @@ def inside():
 
 
 def end_with_parent():
-    """Also where ctest kills it, and then by unshare what that has started."""
+    """Ends the process with its parent, even if ctest kills that; unshare then ends its children."""
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG, linux/prctl.h
 
 
@@ -147,8 +147,8 @@ def connection_bugs():
 
 
 def seeded_bugs():
-    """Rows of seeded.tsv: file, old, new, tests, of which a row that no test sees has none. `program.*`
-    are all tests of a program."""
+    """Returns the rows of seeded.tsv: file, old, new, tests (none if no test sees the bug). `program.*` means all
+    tests of a program."""
     with open(os.path.join(os.path.dirname(__file__), "seeded.tsv"), encoding="utf-8") as file:
         rows = [line.rstrip("\n").split("\t") for line in file if not line.startswith("#")]
     return [Bug(f"seeded_{number}", *row[:3], "|".join(re.escape(name).replace(r"\.\*", r"\..*")
@@ -157,7 +157,7 @@ def seeded_bugs():
 
 
 def main(options):
-    """0 when at least 95 % of the bugs that were drawn or named are seen, or all but one."""
+    """Returns 0 when at least 95 % of the bugs that were drawn or named are seen, or all but one."""
     if not has_overlays():
         skip("root, unshare and overlayfs are needed for a source tree that is changed")
     build = os.path.abspath(options.build)

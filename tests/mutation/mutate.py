@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Puts bugs into a copy of device/ and sees to it that the named test finds each of them.
+"""Puts bugs into a copy of device/ and checks that the named test finds each of them.
 
 Usage: mutate.py --compiler CXX --catch LIBRARY... --machine LIBRARY [--include FOLDER]
                  [--all | --sample N [--seed S] | NAME...]
@@ -30,7 +30,7 @@ DEVICE = os.path.join(ROOT, "device")
 FLAGS = ["-std=c++20", "-O1", "-w"]
 RUNS = "600"  # of store_buffer, as in tests/model
 SECONDS = 600
-# What a test of tests/unit has beside its own file.
+# Files of a test of tests/unit besides its own.
 WITH = {"collective_meetings_test": ["tests/unit/lanes/lanes.cpp", "transport/nic/decode.cpp"]}
 
 
@@ -42,7 +42,7 @@ def sources(test):
 
 
 def patched(mutation):
-    """The file with the bug; ValueError when the text is not there any more, or twice."""
+    """Returns the file with the bug; raises ValueError unless the old text is there once."""
     with open(os.path.join(DEVICE, mutation.file), encoding="utf-8") as file:
         text = file.read()
     for old, new in mutation.edits:
@@ -62,7 +62,7 @@ class Tests:
         self.device = os.path.join(folder, "include", "gshmem", "device")
 
     def build(self, test, mutation):
-        """The program of a test over the sources with a mutation, or without one."""
+        """Returns the program of a test over the sources with a mutation, or without one."""
         shutil.rmtree(self.device, ignore_errors=True)
         shutil.copytree(DEVICE, self.device)
         if mutation:
@@ -77,7 +77,7 @@ class Tests:
         return program
 
     def run(self, test, mutation=None):
-        """Exit status and output of the named test."""
+        """Returns exit status and output of the named test."""
         name, _, case = test.partition(":")
         program = self.build(name, mutation)
         arguments = [RUNS] if name == MODEL else [case] if case else []
@@ -91,7 +91,7 @@ class Tests:
 
 
 def finding(output):
-    """The line of the output that says what was wrong."""
+    """Returns the line of the output with the error."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     for at, line in enumerate(lines):
         if line.startswith("FAILED:"):
@@ -100,13 +100,13 @@ def finding(output):
 
 
 def failed_runs(output):
-    """Number of the run of store_buffer that found it."""
+    """Returns the number of the run of store_buffer that found it."""
     match = re.search(r"of seed (\d+)", output)
     return f", run {match.group(1)}" if match else ""
 
 
 def check(tests, mutation):
-    """Whether the mutation is caught as it should be; prints which way."""
+    """Returns whether the test finds the mutation as expected; prints the result."""
     begun = time.monotonic()
     status, output = tests.run(mutation.test, mutation)
     took = f"{time.monotonic() - begun:.0f} s"

@@ -1,4 +1,4 @@
-"""Bugs that a test must catch: exact texts of device/ and what stands there instead.
+"""Bugs that a test must catch: exact texts of device/ and their replacements.
 
 Mutation(name, file, edits, test, finds): `edits` are pairs of texts, of which the first must occur
 exactly once in the file. `test` is "store_buffer" (tests/model/store_buffer) or "TEST:CASE"
@@ -9,7 +9,7 @@ from collections import namedtuple
 Mutation = namedtuple("Mutation", "name file edits test finds")
 
 MODEL = "store_buffer"
-# What a NIC sees that is told of entries too early, or of which others have been written over.
+# Messages of a NIC that learns of entries too early, or whose entries were overwritten.
 NOT_THERE = (r"was not written|has index \d+ of|is malformed|doorbell says|went backwards|"
              r"beyond the depth")
 WRONG_DATA = r"are not what (it has put|was there)"
@@ -20,12 +20,12 @@ OVERRUN = NOT_THERE + "|" + STUCK  # entries are written over
 # Group operations that begin or end without synchronizing the group.
 GROUP = "group_test:"
 MEETS = r"seen\.(front|back)\(\)|seen\.size\(\)"
-# Syncs of teams: whom a member tells, and for whom it waits.
+# Syncs of teams: the members that a member signals, and those for which it waits.
 TEAM = "team_sync_test:"
 TELLS = "a_member_signals_those_that_wait_for_it_and_writes_nothing_else"
 WAITS = "a_member_waits_for_every_other_one_and_names_a_missing_one"
 TOLD = "difference"
-# Collectives by packets: what a member sends, what it waits for, what it makes of it.
+# Collectives by packets: what a member sends, what it waits for, and its result.
 PACKETS = "packets_test:"
 SENDS = PACKETS + ("a_member_sends_each_member_its_part_with_the_flag_of_the_call_and_writes_"
                    "nothing_else")
@@ -45,7 +45,7 @@ def mutation(name, file, old, new, test, finds):
 
 
 MUTATIONS = [
-    # Order of what others see. "late": where a call goes on step by step.
+    # The order of visible stores. "late": in calls that continue step by step.
     mutation("no_fence_behind_entries", "network/post.h",
              "    queue_fence(traits);\n    if (what.rings) queue_ring(bells",
              "    if (what.rings) queue_ring(bells", MODEL, NOT_THERE + "|" + QUIET),
@@ -88,7 +88,7 @@ MUTATIONS = [
              "  posting.entries.fill(store, posting.queue);\n", MODEL, NOT_THERE + "|" + STUCK),
     mutation("lanes_not_told_of_what_is_published", "network/post.h",
              "  group.sync();  // the others see", "  // the others see", MODEL, QUIET),
-    # Either of the two by itself does no harm.
+    # Each of the two alone does no harm.
     Mutation("counter_read_before_base_and_believed", "network/queue.h", [
         ("  const std::uint64_t base = load_acquire_gpu(&queue.cursor()->done);\n", ""),
         ("(load_acquire(&queue.completion()->raw)).get();\n  const std::uint32_t opcode = word >> 4 & 0xf;\n",
@@ -150,7 +150,7 @@ MUTATIONS = [
     mutation("first_call_of_a_queue_goes_at_once", "network/post.h", "return first - 1 < kNoTurn - 1;",
              "return first < kNoTurn;", MODEL, QUIET),
 
-    # What a call waits for, and what it consists of.
+    # The waits of calls, and their entries.
     mutation("waits_one_entry_short", "network/post.h",
              "last_entries(posting.entries, posting.group) + 1;",
              "last_entries(posting.entries, posting.group);", MODEL, WRONG_DATA),
@@ -537,7 +537,7 @@ MUTATIONS = [
              "abi::kPacketData * static_cast<std::uint32_t>(team->n_pes);", "abi::kPacketData;",
              PACKETS + "calls_use_packets_within_the_limits_of_the_team", r"go\(17"),
 
-    # What is symmetric.
+    # Symmetric memory.
     mutation("registered_memory_of_any_size", "pe/p2p.h",
              "return bytes <= end - offset ? &range : nullptr;",
              "return &range;", IS_SYMMETRIC, r"ranges\.is"),
