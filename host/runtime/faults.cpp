@@ -12,7 +12,7 @@ namespace gshmem {
 namespace {
 
 /// How long a PE whose request was refused has to report that itself.
-constexpr double kPeerTellsSeconds = 2;
+constexpr double kPeerReportSeconds = 2;
 
 }  // namespace
 
@@ -34,42 +34,42 @@ bool Faults::ends_job() const noexcept {
          !leaving_.load(std::memory_order_acquire);  // finalize always returns
 }
 
-void Faults::say() noexcept {
+void Faults::log_once() noexcept {
   abi::FaultRecord record;
-  if (said_ || !fault_read(state_.control, &record)) return;
-  said_ = true;
+  if (logged_ || !fault_read(state_.control, &record)) return;
+  logged_ = true;
   const std::lock_guard lock(mutex_);
   if (by_host_.empty()) GSHMEM_ERROR("%s", text_(record).c_str());
 }
 
-void Faults::look(bool on_gpu) noexcept {
+void Faults::poll_record(bool on_gpu) noexcept {
   abi::FaultRecord record;
   if (!fault_read(state_.control, &record)) return;
-  Known known = Known::kHere;
+  KnownTo known = KnownTo::kHere;
   {
     const std::lock_guard lock(mutex_);
-    known = known_;
+    known = known_to_;
   }
   log_set_pe(state_.my_pe);
   if (ends_job() && __atomic_load_n(&state_.control->returned, __ATOMIC_ACQUIRE) == 0) {
     if (on_gpu) end_job();
     return;
   }
-  say();
+  log_once();
   if (ends_job()) return;
   // The peer knows more. But its thread may not be running.
-  if (known == Known::kByPeer && !peer_tells_) peer_tells_.emplace(kPeerTellsSeconds);
-  if (!peer_tells_ || peer_tells_->passed()) tell_peers();
+  if (known == KnownTo::kByPeer && !peer_reports_) peer_reports_.emplace(kPeerReportSeconds);
+  if (!peer_reports_ || peer_reports_->passed()) notify_peers();
 }
 
-void Faults::tell_peers() noexcept {
+void Faults::notify_peers() noexcept {
   gshmemx_fault_t fault{};
   if (!nic_path_ || !last(&fault)) return;
   {
     const std::lock_guard lock(mutex_);
-    if (known_ == Known::kByAll) return;
+    if (known_to_ == KnownTo::kByAll) return;
   }
-  if (!peers_told_.exchange(true)) plane_->monitor().stopped(fault.message);
+  if (!peers_notified_.exchange(true)) plane_->monitor().stopped(fault.message);
 }
 
 void Faults::require_running() const {
@@ -81,7 +81,7 @@ void Faults::require_running() const {
 
 /// A PE leaves on purpose only after all have entered finalize, or when it gave up waiting for
 /// them.
-void Faults::hear(const control::PeerNews& news) noexcept {
+void Faults::on_peer_news(const control::PeerNews& news) noexcept {
   using control::PeerEvent;
   if (news.event == PeerEvent::kExited) follow_exit(news);
   // A stopped PE does not enter the barrier of finalize.
@@ -94,7 +94,7 @@ void Faults::hear(const control::PeerNews& news) noexcept {
     GSHMEM_INFO("%s", text.c_str());
     return;
   }
-  raise(Error(GSHMEMX_ERROR_PEER_FAILED, text), news.pe, Known::kByAll);
+  raise(Error(GSHMEMX_ERROR_PEER_FAILED, text), news.pe, KnownTo::kByAll);
 }
 
 void Faults::follow_exit(const control::PeerNews& news) noexcept {
@@ -106,7 +106,7 @@ void Faults::follow_exit(const control::PeerNews& news) noexcept {
   end_process(news.status);
 }
 
-void Faults::raise(const Error& error, int pe, Known known) noexcept {
+void Faults::raise(const Error& error, int pe, KnownTo known) noexcept {
   abi::FaultRecord record{};
   record.code = error.code();
   record.pe = pe;
@@ -117,7 +117,7 @@ void Faults::raise(const Error& error, int pe, Known known) noexcept {
     const std::lock_guard lock(mutex_);
     if (fault_record(state_.control, record)) {
       by_host_ = error.what();
-      known_ = known;
+      known_to_ = known;
     }
   }
   if (ends) end_job();
@@ -143,7 +143,7 @@ void Faults::end_job() noexcept {
   if (!last(&info)) std::strcpy(info.message, "stopped by a fault");
   {
     const std::lock_guard lock(mutex_);
-    if (!std::exchange(ending_said_, true))
+    if (!std::exchange(ending_logged_, true))
       GSHMEM_ERROR("%s (ending the job: GSHMEM_FAULT=abort)", info.message);
   }
   control::PeerNews mine{state_.my_pe, control::PeerEvent::kStopped, info.message};

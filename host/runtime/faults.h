@@ -36,10 +36,10 @@ class Faults {
 
   /// Which PEs already know about a fault. kHere: only this PE. kByPeer: also PE `pe`, whose NIC
   /// reports it. kByAll: all PEs.
-  enum class Known { kHere, kByPeer, kByAll };
+  enum class KnownTo { kHere, kByPeer, kByAll };
   /// Records a fault that the host found, about PE `pe` (-1 = none); ends the job with
   /// GSHMEM_FAULT=abort.
-  void raise(const Error& error, int pe = -1, Known known = Known::kHere) noexcept;
+  void raise(const Error& error, int pe = -1, KnownTo known = KnownTo::kHere) noexcept;
   /// Returns the first fault, or false. The message is complete.
   [[nodiscard]] bool last(gshmemx_fault_t* info) const;
   /// Has a fault stopped this PE?
@@ -55,14 +55,14 @@ class Faults {
   /// Called ten times a second: logs a fault that device code has recorded, which no call may ever
   /// return, notifies the other PEs, and ends the job with GSHMEM_FAULT=abort. In CPU mode the
   /// thread that recorded the fault ends the job.
-  void look(bool on_gpu) noexcept;
-  void hear(const control::PeerNews& news) noexcept;
+  void poll_record(bool on_gpu) noexcept;
+  void on_peer_news(const control::PeerNews& news) noexcept;
 
   /// Logs the fault that device code has recorded, once. Called on the monitor's thread or after
   /// its end.
-  void say() noexcept;
+  void log_once() noexcept;
   /// Notifies the peers that this PE is stopped, in a job with a network path.
-  void tell_peers() noexcept;
+  void notify_peers() noexcept;
   /// Reports the recorded fault and ends the job.
   [[noreturn]] void end_job() noexcept;
   [[noreturn]] void global_exit(int status) noexcept;
@@ -78,14 +78,14 @@ class Faults {
   control::Plane* plane_ = nullptr;
   bool nic_path_ = false;
   std::atomic<bool> leaving_{false};
-  std::atomic<bool> peers_told_{false};
+  std::atomic<bool> peers_notified_{false};
   std::atomic<bool> peer_failed_{false};
-  bool said_ = false;
-  bool ending_said_ = false;  ///< guarded by mutex_: several threads may end the job at once
-  std::optional<Deadline> peer_tells_;  ///< time limit for the peer's own report
+  bool logged_ = false;
+  bool ending_logged_ = false;  ///< guarded by mutex_: several threads may end the job at once
+  std::optional<Deadline> peer_reports_;  ///< time limit for the peer's own report
   mutable std::mutex mutex_;
   std::string by_host_;  ///< message of a fault that the host found
-  Known known_ = Known::kHere;
+  KnownTo known_to_ = KnownTo::kHere;
 };
 
 }  // namespace gshmem

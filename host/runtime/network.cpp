@@ -90,7 +90,7 @@ bool Network::open_nics(const nic::Region& heap, bool for_atomics_only, const ch
          .share_fd = [this](int fd) { return plane_->local().from_root(fd).release(); },
          .on_error = [this](const Error& error, int pe) { faults_.raise(error, pe); },
          .on_refusal = [this](const Error& error,
-                              int pe) { faults_.raise(error, pe, Faults::Known::kByPeer); }}));
+                              int pe) { faults_.raise(error, pe, Faults::KnownTo::kByPeer); }}));
   };
   if (!for_atomics_only || config_.nic != NicKind::kAuto) {
     if (config_.nic != NicKind::kNone) open();

@@ -154,7 +154,7 @@ void Pe::meet() {
 
 /// Runs on the monitor's thread.
 void Pe::tick() noexcept {
-  faults_.look(gpu_ != nullptr);
+  faults_.poll_record(gpu_ != nullptr);
   const bool busy = waits_.look() || gpu_ || network_.in_use() ||
                     state_.fault_policy == abi::FaultPolicy::kReport;
   plane_->monitor().tick_every(busy ? kTick : kIdleTick);
@@ -162,7 +162,7 @@ void Pe::tick() noexcept {
 
 /// Runs on the monitor's thread.
 void Pe::hear(const control::PeerNews& news) noexcept {
-  if (!control::is_end_of_one(news.event)) return faults_.hear(news);
+  if (!control::is_end_of_one(news.event)) return faults_.on_peer_news(news);
   log_set_pe(state_.my_pe);
   GSHMEM_INFO("%s", plane_->text_of(news).c_str());
   waits_.hear(news);
@@ -327,12 +327,12 @@ Pe::~Pe() {
     if (const unsigned bad = state_.control->bad_completions) {
       GSHMEM_WARN("finalize: %u times a queue's completion was stale or wrong, and ignored", bad);
     }
-    faults_.tell_peers();
+    faults_.notify_peers();
     plane_->monitor().leave(others);
   }
   network_.stop();
-  plane_.reset();  // before the objects that its callbacks use
-  faults_.say();   // logs faults of the last moment
+  plane_.reset();      // before the objects that its callbacks use
+  faults_.log_once();  // logs faults of the last moment
   if (gpu_) gpu_->set_heap_mapping(nullptr);
   const auto release = [&] {
     heap_mapping_.reset();  // the driver does not unmap memory that is pinned

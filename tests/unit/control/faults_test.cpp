@@ -107,7 +107,8 @@ TEST_CASE("a_pe_that_ends_the_job_makes_the_launcher_end_it_and_exits") {
 TEST_CASE("a_pe_that_learns_that_another_ends_the_job_ends_it_too_and_names_that_pe") {
   const Ended ended = end_of(abi::FaultPolicy::kReport, [](Pe& pe, Alone&) {
     std::thread([&] {  // a thread that has not called for a PE
-      pe.faults().hear({.pe = 1, .event = control::PeerEvent::kExited, .why = "", .status = 5});
+      pe.faults().on_peer_news(
+          {.pe = 1, .event = control::PeerEvent::kExited, .why = "", .status = 5});
     })
         .join();
   });
@@ -150,7 +151,7 @@ TEST_CASE("a_host_thread_handles_its_own_fault_and_a_fault_of_a_kernel_ends_the_
     abi::FaultRecord record{};
     record.code = GSHMEMX_ERROR_INVALID_VALUE;
     (void)fault_record(pe.state().control, record);
-    pe.faults().look(on_gpu);
+    pe.faults().poll_record(on_gpu);
     std::fputs("nothing so far\n", stderr);
   });
   INFO(ended.lines);
