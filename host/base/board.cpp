@@ -116,12 +116,12 @@ void Board::release(std::uint64_t number) {
   wake(head_.released);
 }
 
-void Board::tell_missing(std::uint64_t number, int who) {
+void Board::report_missing(std::uint64_t number, int who) {
   head_.missing.store(number << 32 | static_cast<std::uint32_t>(who), std::memory_order_release);
   wake(head_.released);
 }
 
-int Board::told_missing() const {
+int Board::reported_missing() const {
   const std::uint64_t told = head_.missing.load(std::memory_order_acquire);
   return told >> 32 == (number_ & UINT32_MAX) ? static_cast<int>(told & UINT32_MAX) : -1;
 }

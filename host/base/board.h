@@ -57,9 +57,9 @@ class Board {
                                      const std::function<bool()>& interrupted) const;
   /// Announces that `who` is missing in chunk `number`. `who` is outside of this board, and not
   /// negative; the caller defines its meaning.
-  void tell_missing(std::uint64_t number, int who);
+  void report_missing(std::uint64_t number, int who);
   /// Returns the `who` that was announced for this rank's last chunk, or -1.
-  [[nodiscard]] int told_missing() const;
+  [[nodiscard]] int reported_missing() const;
 
   /// Announces that this rank contributes no more chunks.
   void depart();

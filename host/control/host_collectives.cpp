@@ -179,7 +179,7 @@ void HostCollectives::deliver(const net::Frame& frame) {
   const net::FrameHeader header = net::header_of(frame);
   if (header.kind == net::FrameKind::kPart) return take_part(frame);
   if (header.kind == net::FrameKind::kMissing)
-    return board_.tell_missing(header.number, header.rank);
+    return board_.report_missing(header.number, header.rank);
   const Rows rows = rows_of(header);
   const net::ByteView data = net::payload_of(frame);
   const std::size_t whole = rows.width * (rows.alike ? 1 : order_.size());
@@ -225,10 +225,11 @@ int HostCollectives::missing_here(std::uint64_t number) const {
 /// Asks the root, which knows the missing PEs of other hosts. They may have arrived in the
 /// meantime. An earlier answer may be out of date, so a newer answer gets a moment to arrive.
 Board::Waited HostCollectives::ask_who_is_missing() {
-  const int before = board_.told_missing();
+  const int before = board_.reported_missing();
   outside_.expired(board_.number());
-  return board_.await_release(Deadline(before >= 0 ? kVerdictSeconds / 4 : kVerdictSeconds),
-                              [&] { return board_.told_missing() != before || interrupted_(); });
+  return board_.await_release(Deadline(before >= 0 ? kVerdictSeconds / 4 : kVerdictSeconds), [&] {
+    return board_.reported_missing() != before || interrupted_();
+  });
 }
 
 /// Waits with `wait` until `deadline`, and calls `waits_long` when that takes long.
@@ -240,7 +241,7 @@ Board::Waited HostCollectives::await(const Deadline& deadline, const Wait& wait)
     int missing = missing_here(board_.number());
     if (missing < 0 && !one_host() && reminder.seconds() > 1) {
       (void)ask_who_is_missing();
-      missing = board_.told_missing();
+      missing = board_.reported_missing();
     }
     outside_.waits_long(reminder.seconds(), missing);
   }
@@ -257,7 +258,7 @@ void HostCollectives::check(Board::Waited waited) {
     waited = one_host() ? Board::Waited::kDone : ask_who_is_missing();
   }
   if (waited == Board::Waited::kDone) return;
-  if (const int pe = board_.told_missing(); pe >= 0) throw_timeout(pe);
+  if (const int pe = board_.reported_missing(); pe >= 0) throw_timeout(pe);
   const std::string why = outside_.stopped();
   if (!why.empty()) throw Error(GSHMEMX_ERROR_PEER_FAILED, why);
   throw Error(

@@ -198,7 +198,7 @@ void Tree::ask(std::uint64_t number) {
     const Frame answer =
         net::make_frame({.kind = FrameKind::kMissing, .number = number, .rank = here});
     if (!root()) return outgoing_.emplace_back(neighbours_.parent, answer), void();
-    return tell_missing(answer);
+    return report_missing(answer);
   }
   for (std::size_t below = 1; below < members_.size(); ++below) {
     if (!gathering_.has(below))
@@ -221,7 +221,7 @@ void Tree::take(int from, const Frame& frame) {
     case FrameKind::kMissing:
       if (from_parent) return down(frame);
       if (!root()) return outgoing_.emplace_back(neighbours_.parent, frame), void();
-      return tell_missing(frame);
+      return report_missing(frame);
     case FrameKind::kNews:
       return spread(from, frame);
     case FrameKind::kPart:
@@ -234,11 +234,11 @@ void Tree::take(int from, const Frame& frame) {
 
 /// Sends the name of the missing PE to all PEs. Called at the root; an answer that repeats the last
 /// one is dropped.
-void Tree::tell_missing(const Frame& answer) {
+void Tree::report_missing(const Frame& answer) {
   const FrameHeader header = net::header_of(answer);
-  const std::pair told{header.number, int{header.rank}};
-  if (header.number != gathering_.number() || told_missing_ == told) return;
-  told_missing_ = told;
+  const std::pair reported{header.number, int{header.rank}};
+  if (header.number != gathering_.number() || reported_missing_ == reported) return;
+  reported_missing_ = reported;
   down(answer);
 }
 

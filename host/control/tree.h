@@ -83,7 +83,7 @@ class Tree {
   void finish(const net::Frame& result);
   void forward(const net::Frame& addressed);
   void ask(std::uint64_t number);
-  void tell_missing(const net::Frame& answer);
+  void report_missing(const net::Frame& answer);
   void down(const net::Frame& frame);
   /// Delivers news here and passes it on to all neighbours but `from`.
   void spread(int from, const net::Frame& news);
@@ -100,7 +100,7 @@ class Tree {
   std::vector<Member> members_;  ///< on a leader: itself, then the hosts below
   net::Gathering gathering_;
   /// The last collective for which all PEs know who is missing, and that PE.
-  std::pair<std::uint64_t, int> told_missing_{0, -1};
+  std::pair<std::uint64_t, int> reported_missing_{0, -1};
   std::set<int> gone_, exited_, finalizing_;
   std::uint32_t passed_on_ = 0;  ///< one bit per PeerEvent
   std::vector<std::pair<int, net::Frame>> outgoing_;

@@ -94,15 +94,15 @@ TEST_CASE("a_result_from_outside_is_visible_after_its_release") {
   });
   leader.bring(nullptr, 0);
   CHECK(leader.await_all(Deadline(0), never) == Board::Waited::kDone);
-  CHECK(leader.told_missing() == -1);
-  leader.tell_missing(leader.number(), 7);
-  CHECK(leader.told_missing() == 7);
+  CHECK(leader.reported_missing() == -1);
+  leader.report_missing(leader.number(), 7);
+  CHECK(leader.reported_missing() == 7);
   std::memcpy(leader.result(), "hello", 5);
   leader.release(leader.number());
   other.join();
   CHECK(got == "hello");
   leader.bring(nullptr, 0);
-  CHECK(leader.told_missing() == -1);
+  CHECK(leader.reported_missing() == -1);
 }
 
 namespace {
