@@ -27,7 +27,7 @@ constexpr std::chrono::milliseconds kDepartureTime{500}, kDeathTime{100};
 /// How long to wait for the death of the PE that a fault names.
 constexpr double kCauseSeconds = 0.1;
 /// Time limit for telling other PEs why this PE ends.
-constexpr std::chrono::milliseconds kTellTime{1000};
+constexpr std::chrono::milliseconds kReportTime{1000};
 /// Number of ends that are passed on; more are not needed, since one is the first.
 constexpr std::size_t kMaxSeen = 4;
 
@@ -88,21 +88,21 @@ void Monitor::tick_every(std::chrono::milliseconds interval) {
 }
 
 void Monitor::stopped(const std::string& why) {
-  post([this, why] { tree_.tell({me_, PeerEvent::kStopped, why}); });
+  post([this, why] { tree_.announce({me_, PeerEvent::kStopped, why}); });
 }
 
 void Monitor::finalizes() {
-  post([this] { tree_.tell({me_, PeerEvent::kFinalizes}); });
+  post([this] { tree_.announce({me_, PeerEvent::kFinalizes}); });
 }
 
 void Monitor::ending(const PeerNews& mine, int about) noexcept {
   if (std::this_thread::get_id() == thread_.get_id()) {
     start_ending(mine, about);
-    return run_until_told();
+    return run_until_reported();
   }
   post([this, mine, about] { start_ending(mine, about); });
   std::unique_lock lock(mutex_);
-  told_.wait_for(lock, kTellTime, [&] { return has_told_; });
+  reported_.wait_for(lock, kReportTime, [&] { return has_reported_; });
 }
 
 void Monitor::leave(Others others) noexcept {
@@ -127,10 +127,10 @@ void Monitor::run() try {
     if (entries[0].revents != 0) take_requests();
     if (ended_) return;
     serve(entries);
-    if (has_told()) {
+    if (has_reported()) {
       const std::lock_guard lock(mutex_);
-      has_told_ = true;
-      told_.notify_all();
+      has_reported_ = true;
+      reported_.notify_all();
     }
   }
 } catch (const Error& error) {
@@ -138,10 +138,10 @@ void Monitor::run() try {
 }
 
 /// Runs on the monitor thread, inside of a callback.
-void Monitor::run_until_told() try {
-  const Clock::time_point end = Clock::now() + kTellTime;
+void Monitor::run_until_reported() try {
+  const Clock::time_point end = Clock::now() + kReportTime;
   std::vector<pollfd> entries;
-  while (!has_told() && Clock::now() < end) {
+  while (!has_reported() && Clock::now() < end) {
     wait(entries, -1);  // requests are no longer processed
     serve(entries);
   }
@@ -188,27 +188,27 @@ void Monitor::start_ending(const PeerNews& mine, int about) {
   if (ending_) return;
   // The other PEs know the cause already. An exit on purpose is always reported, since no other PE
   // has reported it.
-  const bool told = cause_known_ && mine.event != PeerEvent::kExited;
-  ending_ = {.mine = mine, .about = about, .until = Deadline(kCauseSeconds), .told = told};
+  const bool reported = cause_known_ && mine.event != PeerEvent::kExited;
+  ending_ = {.mine = mine, .about = about, .until = Deadline(kCauseSeconds), .reported = reported};
 }
 
 void Monitor::step_ending() {
-  if (!ending_ || ending_->told) return;
+  if (!ending_ || ending_->reported) return;
   const int about = ending_->about;
   const bool explained = about >= 0 && (cause_known_ || ends_.has_death(about));
   if (about >= 0 && !explained && !ending_->until.passed()) return;
-  ending_->told = true;
+  ending_->reported = true;
   if (explained) return report_ends(true);
-  tell(news_frame(ending_->mine));
+  send_to_all(news_frame(ending_->mine));
 }
 
-bool Monitor::has_told() const {
-  return ending_ && ending_->told && std::ranges::all_of(peers_, [](const Peer& peer) {
+bool Monitor::has_reported() const {
+  return ending_ && ending_->reported && std::ranges::all_of(peers_, [](const Peer& peer) {
            return peer.finished || peer.stream.flushed();
          });
 }
 
-void Monitor::tell(const Frame& frame) {
+void Monitor::send_to_all(const Frame& frame) {
   for (Peer& peer : peers_) {
     if (peer.finished) continue;
     peer.stream.queue(frame);
@@ -222,7 +222,7 @@ void Monitor::start_leaving(Others others) {
   report_ends(true);
   pump();  // sends first what was queued before
   leaving_.emplace(kLeaveSeconds);
-  tell(net::make_frame({.kind = FrameKind::kGoodbye}));
+  send_to_all(net::make_frame({.kind = FrameKind::kGoodbye}));
 }
 
 /// A PE of another host closes its end as soon as it has read the goodbye. If this PE closed
@@ -246,7 +246,7 @@ void Monitor::read(Peer& peer) {
         note_seen(net::header_of(frame));
         break;
       case FrameKind::kNews:
-        hear(peer, frame);
+        on_news(peer, frame);
         break;
       case FrameKind::kPart:
       case FrameKind::kMessage:
@@ -271,10 +271,10 @@ void Monitor::peer_gone(Peer& peer, PeerEvent event) {
     ends_.add({peer.pe, event, now + kDeathTime, seconds});
     // When a job ends as a whole, the number of messages has to stay small.
     if (cause_known_ || ends_.size() > kMaxSeen) return;
-    tell(net::make_frame({.kind = FrameKind::kEnded,
-                          .number = static_cast<std::uint64_t>(seconds),
-                          .rank = peer.pe,
-                          .detail = static_cast<std::uint32_t>(event)}));
+    send_to_all(net::make_frame({.kind = FrameKind::kEnded,
+                                 .number = static_cast<std::uint64_t>(seconds),
+                                 .rank = peer.pe,
+                                 .detail = static_cast<std::uint32_t>(event)}));
     // The neighbour notifies the PEs that are not neighbours.
   } else if (tree_.is_neighbour(peer.pe)) {
     if (leaving_) return others_ == Others::kStay ? tree_.gone(peer.pe, event) : void();
@@ -292,7 +292,7 @@ void Monitor::note_seen(const net::FrameHeader& header) {
 
 /// News of PEs that have left arrive over the tree, in the order of the root. All other news may
 /// arrive from any PE.
-void Monitor::hear(const Peer& from, const Frame& news) {
+void Monitor::on_news(const Peer& from, const Frame& news) {
   const auto event = static_cast<PeerEvent>(net::header_of(news).detail);
   if (!is_end_of_one(event) || tree_.is_neighbour(from.pe)) tree_.take(from.pe, news);
 }

@@ -75,12 +75,12 @@ class Monitor {
     PeerNews mine;
     int about;
     Deadline until;  ///< time limit for the news about that PE
-    bool told = false;
+    bool reported = false;
   };
   using Request = std::function<void()>;
 
   void run();
-  void run_until_told();
+  void run_until_reported();
   void serve(const std::vector<pollfd>& entries);
   /// Waits for events of the peers and for `wake` to become readable; -1 = without `wake`.
   void wait(std::vector<pollfd>& entries, int wake);
@@ -89,15 +89,15 @@ class Monitor {
   void take_requests();
   void start_ending(const PeerNews& mine, int about);
   void step_ending();
-  [[nodiscard]] bool has_told() const;
+  [[nodiscard]] bool has_reported() const;
   /// Sends a frame on all connections, immediately as far as the sockets accept it.
-  void tell(const net::Frame& frame);
+  void send_to_all(const net::Frame& frame);
   void start_leaving(Others others);
   [[nodiscard]] bool has_left() const;
   void read(Peer& peer);
   void peer_gone(Peer& peer, PeerEvent event);
   void note_seen(const net::FrameHeader& header);
-  void hear(const Peer& from, const net::Frame& news);
+  void on_news(const Peer& from, const net::Frame& news);
   void report_ends(bool all);
   void deliver(const net::Frame& frame);
   void pump();
@@ -116,8 +116,8 @@ class Monitor {
   Fd wake_;
   std::mutex mutex_;
   std::vector<Request> requests_;
-  std::condition_variable told_;  ///< guards has_told_, with mutex_
-  bool has_told_ = false;
+  std::condition_variable reported_;  ///< guards has_reported_, with mutex_
+  bool has_reported_ = false;
   std::thread thread_;
 };
 

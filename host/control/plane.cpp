@@ -75,7 +75,7 @@ void Plane::start_monitor() {
   const auto to = [this] { return delivers_to_.load(std::memory_order_acquire); };
   monitor_ = std::make_unique<Monitor>(
       group_, std::move(links_),
-      Monitor::Callbacks{.on_event = [this](const PeerNews& news) { hear(news); },
+      Monitor::Callbacks{.on_event = [this](const PeerNews& news) { on_peer_news(news); },
                          .on_frame =
                              [this, to](const net::Frame& frame) {
                                const net::FrameHeader header = net::header_of(frame);
@@ -113,19 +113,19 @@ void Plane::share_memory() {
   delivers_to_.store(collectives_.get(), std::memory_order_release);
 }
 
-/// Sets the cause for which waits end, after `tell` has notified the owner. A call that failed
+/// Sets the cause for which waits end, after `notify` has notified the owner. A call that failed
 /// before would report a fault of its own, which names no PE.
-void Plane::stop(const std::string& cause, const std::function<void()>& tell) {
+void Plane::stop(const std::string& cause, const std::function<void()>& notify) {
   {
     const std::lock_guard lock(mutex_);
     if (cause_.empty()) cause_ = cause;
   }
-  tell();
-  told_.store(true, std::memory_order_release);
+  notify();
+  notified_.store(true, std::memory_order_release);
 }
 
 std::string Plane::why_stopped() {
-  const bool stopped = told_.load(std::memory_order_acquire) || callbacks_.stopped();
+  const bool stopped = notified_.load(std::memory_order_acquire) || callbacks_.stopped();
   const std::lock_guard lock(mutex_);
   if (stopped) return cause_.empty() ? "stopped while waiting in a host barrier" : cause_;
   return absent().text;
@@ -170,17 +170,17 @@ std::string Plane::text_of(const PeerNews& news) const {
 }
 
 /// Runs on the monitor's thread.
-void Plane::hear(const PeerNews& news) {
+void Plane::on_peer_news(const PeerNews& news) {
   const std::string text = text_of(news);
-  const auto tell = [&] {
+  const auto notify = [&] {
     {
       const std::lock_guard lock(mutex_);
       if (!watching_ && news.event != PeerEvent::kExited) return early_.push_back(news);
     }
     callbacks_.on_event(news);
   };
-  if (!is_end_of_one(news.event)) return stop(text, tell);
-  tell();
+  if (!is_end_of_one(news.event)) return stop(text, notify);
+  notify();
   const std::lock_guard lock(mutex_);
   Absent& first = news.event == PeerEvent::kLeft ? left_ : finalizes_;
   if (first.pe < 0) first = {news.pe, text};

@@ -70,8 +70,8 @@ class Plane {
   void watch();
 
  private:
-  void hear(const PeerNews& news);
-  void stop(const std::string& cause, const std::function<void()>& tell);
+  void on_peer_news(const PeerNews& news);
+  void stop(const std::string& cause, const std::function<void()>& notify);
   [[nodiscard]] double meeting_seconds() const;
   void meet_local(bootstrap::Bootstrap& boot);
   void meet_hosts(bootstrap::Bootstrap& boot);
@@ -99,7 +99,7 @@ class Plane {
   [[nodiscard]] const Absent& absent() const;  ///< requires mutex_
   Absent left_, finalizes_;
   std::atomic<bool> in_finalize_ = false;
-  std::atomic<bool> told_ = false;
+  std::atomic<bool> notified_ = false;
   std::vector<PeerNews> early_;
   bool watching_ = false;
   std::unique_ptr<Monitor> monitor_;  ///< its thread uses most of the above

@@ -253,7 +253,7 @@ void Tree::gone(int pe, PeerEvent event, int status) {
   spread(pe, news_frame({.pe = pe, .event = event, .status = status}));
 }
 
-void Tree::tell(const PeerNews& mine) { pass_on(me_, news_frame(mine)); }
+void Tree::announce(const PeerNews& mine) { pass_on(me_, news_frame(mine)); }
 
 void Tree::spread(int from, const Frame& news) {
   const FrameHeader header = net::header_of(news);

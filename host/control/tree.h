@@ -61,7 +61,7 @@ class Tree {
   /// PeerNews. Do not call it for a departure of a PE that is not a neighbour: see the invariant.
   void gone(int pe, PeerEvent event, int status = 0);
   /// Notifies all other PEs about this one.
-  void tell(const PeerNews& mine);
+  void announce(const PeerNews& mine);
 
   [[nodiscard]] bool is_neighbour(int pe) const;
   /// Returns frames for neighbours, with the PE that each goes to, in order.

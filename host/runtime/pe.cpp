@@ -133,7 +133,7 @@ void Pe::meet() {
   plane_ = std::make_unique<control::Plane>(
       *boot_, options_.config,
       control::Plane::Callbacks{
-          .on_event = [this](const control::PeerNews& news) { hear(news); },
+          .on_event = [this](const control::PeerNews& news) { on_peer_news(news); },
           .on_tick = [this] { tick(); },
           .on_message =
               [this](int from, control::Plane::Topic topic, net::ByteView message) {
@@ -161,11 +161,11 @@ void Pe::tick() noexcept {
 }
 
 /// Runs on the monitor's thread.
-void Pe::hear(const control::PeerNews& news) noexcept {
+void Pe::on_peer_news(const control::PeerNews& news) noexcept {
   if (!control::is_end_of_one(news.event)) return faults_.on_peer_news(news);
   log_set_pe(state_.my_pe);
   GSHMEM_INFO("%s", plane_->text_of(news).c_str());
-  waits_.hear(news);
+  waits_.on_peer_news(news);
   plane_->monitor().tick_every(kTick);
 }
 

@@ -149,7 +149,7 @@ class Pe {
  private:
   void init();
   void tick() noexcept;
-  void hear(const control::PeerNews& news) noexcept;
+  void on_peer_news(const control::PeerNews& news) noexcept;
   void wait_long(double seconds, int pe);
   void meet();
   [[nodiscard]] control::HostCollectives& ranks() const { return plane_->collectives(); }

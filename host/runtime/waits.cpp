@@ -104,7 +104,7 @@ void Waits::take(int from, net::ByteView message) {
   answered_.notify_all();
 }
 
-void Waits::hear(const control::PeerNews& news) {
+void Waits::on_peer_news(const control::PeerNews& news) {
   const std::lock_guard lock(mutex_);
   ends_.insert_or_assign(news.pe, End{news.event, Clock::now()});
 }

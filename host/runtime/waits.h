@@ -63,7 +63,7 @@ class Waits {
   [[nodiscard]] bool look();
   void take(int from, net::ByteView message);
   /// A PE has left, or finalizes.
-  void hear(const control::PeerNews& news);
+  void on_peer_news(const control::PeerNews& news);
 
   // Threads: any but the monitor's.
   /// Logs that this PE's call has waited for `seconds`, for PE `pe` where that is known (else -1),

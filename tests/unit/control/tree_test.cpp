@@ -297,7 +297,7 @@ TEST_CASE("a_stopped_pe_reports_the_reason_to_all_others_and_still_relays") {
   const std::string why = "its queue broke";
   for (int pe = 0; pe < static_cast<int>(kIrregular.size()); ++pe) {
     Job job(kIrregular);
-    job.pe(pe).tell({.pe = pe, .event = PeerEvent::kStopped, .why = why});
+    job.pe(pe).announce({.pe = pe, .event = PeerEvent::kStopped, .why = why});
     job.settle();
     CHECK(job.heard[static_cast<std::size_t>(pe)].empty());
     for (int other = 0; other < job.size(); ++other) {
@@ -329,7 +329,7 @@ TEST_CASE("a_job_that_ends_as_a_whole_does_not_drown_in_news") {
 TEST_CASE("each_departure_is_reported_to_all_for_calls_that_need_that_pe") {
   for (const PeerEvent event : {PeerEvent::kLeft, PeerEvent::kFinalizes}) {
     Job job(kIrregular);
-    for (int pe = 1; pe < 3; ++pe) job.pe(pe).tell({pe, event});
+    for (int pe = 1; pe < 3; ++pe) job.pe(pe).announce({pe, event});
     job.settle();
     for (int pe = 3; pe < job.size(); ++pe)
       CHECK(job.heard[static_cast<std::size_t>(pe)].size() == 2);

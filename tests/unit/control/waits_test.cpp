@@ -134,7 +134,7 @@ TEST_CASE("a_wait_for_a_pe_that_is_gone_ends_after_one_more_check") {
   Rig rig;
   (void)rig.wait_for(1, "gshmem_team_sync", 1);
   rig.look(2);
-  rig.waits.hear({1, control::PeerEvent::kLeft});
+  rig.waits.on_peer_news({1, control::PeerEvent::kLeft});
   rig.look(2);
   CHECK(rig.raised.empty());  // the expected signal may have arrived since the last check
   (void)rig.waits.look();     // PE 1 has not checked
