@@ -287,7 +287,7 @@ void Pe::publish() {
     gpu_->set_most_blocks(std::min(static_cast<unsigned>(options_.config.collective_blocks),
                                    paths_->blocks_that_fit(kGridBlocksPerSm, kGridCallsAtOnce)));
   }
-  options_.tell_kernels(*this);
+  options_.publish_state(*this);
 }
 
 /// Kernels no longer know a PE whose init has failed.
@@ -295,7 +295,7 @@ void Pe::withdraw() noexcept {
   if (state_.magic != abi::kStateMagic) return;
   state_.magic = 0;
   try {
-    options_.tell_kernels(*this);
+    options_.publish_state(*this);
   } catch (const Error& error) {
     GSHMEM_WARN("after a failed init: %s", error.what());
   }

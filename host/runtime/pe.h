@@ -41,7 +41,7 @@ struct PeOptions {
   bool by_nvshmem = false;  ///< init was called by NVSHMEM's name, which requires a GPU
   /// Called at the end of init with a complete state, and again with one of magic 0 if init fails
   /// after that. No PE's init ends before it has returned.
-  std::function<void(class Pe&)> tell_kernels = [](class Pe&) {};
+  std::function<void(class Pe&)> publish_state = [](class Pe&) {};
 };
 
 class Pe {

@@ -338,7 +338,7 @@ Pe* pe_of_state(const abi::DeviceState* state) noexcept {
   return nullptr;
 }
 
-void process_tell_kernels(Pe& pe) {
+void process_publish_state(Pe& pe) {
   Process& p = process();
   const std::lock_guard turn(p.turn);
   std::unique_lock lock(p.mutex);

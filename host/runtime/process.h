@@ -44,7 +44,7 @@ enum class Ownership { kProcess, kThread };
 /// Called in init, or when init fails: uploads the state of `pe` to the kernels of this process, or
 /// (with magic 0) removes it. Errors: GSHMEMX_ERROR_NOT_SUPPORTED when a unit was compiled with
 /// other headers, GSHMEMX_ERROR_CUDA.
-void process_tell_kernels(Pe& pe);
+void process_publish_state(Pe& pe);
 /// Makes `pe`, which kernels know, available to host threads. kProcess: all threads that are bound
 /// to no PE belong to it, as long as it is the only PE.
 void process_add(std::unique_ptr<Pe> pe, Ownership ownership);

@@ -182,7 +182,7 @@ void init(unsigned flags, const gshmemx_init_attr_t* attr) {
       GSHMEM_INFO("gshmemx_init_attr: attr is not initialized, using only what flags = %u names",
                   flags);
     }
-    options.tell_kernels = process_tell_kernels;
+    options.publish_state = process_publish_state;
     options.has_kernels = process_has_kernels();
     options.by_nvshmem = process_is_by_nvshmem();
     // A bad value is reported to all PEs. It may be the reason why a bootstrap cannot be created.
