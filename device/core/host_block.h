@@ -85,7 +85,7 @@ struct Region;
 class HostChecks {
  public:
   /// Logs that `call` does nothing, because `argument` is GSHMEM_TEAM_INVALID.
-  virtual void tell_no_team(const char* call, const char* argument) noexcept = 0;
+  virtual void report_no_team(const char* call, const char* argument) noexcept = 0;
   /// `bytes` from `p`, in the heap of `state`, belong to one allocation. Else a fault is on record.
   virtual bool is_one_allocation(const abi::DeviceState& state, const char* call,
                                  const char* argument, const void* p,

@@ -33,10 +33,10 @@ GSHMEM_FN bool has_all_pes(std::uint32_t all_pes, std::uint32_t number) {
 }
 
 /// The call does nothing because its team is GSHMEM_TEAM_INVALID: host threads log that.
-GSHMEM_FN void tell_no_team([[maybe_unused]] const char* call,
-                            [[maybe_unused]] const char* argument) {
+GSHMEM_FN void report_no_team([[maybe_unused]] const char* call,
+                              [[maybe_unused]] const char* argument) {
 #if !defined(__CUDA_ARCH__)
-  if (HostChecks* checks = gshmemi_ambient()->checks) checks->tell_no_team(call, argument);
+  if (HostChecks* checks = gshmemi_ambient()->checks) checks->report_no_team(call, argument);
 #endif
 }
 
@@ -53,7 +53,7 @@ GSHMEM_OUTLINE const abi::Team* find_team(const State& state, const char* call,
       return entry;
   }
   if (team == GSHMEM_TEAM_INVALID) {
-    tell_no_team(call, argument);
+    report_no_team(call, argument);
   } else {
     (void)bad_argument(state, call, argument, abi::Rule::kTeam, as_value(team));
   }

@@ -14,7 +14,7 @@ std::string no_team_text(const char* call, const char* argument) {
       call, argument);
 }
 
-void HostChecks::tell_no_team(const char* call, const char* argument) noexcept {
+void HostChecks::report_no_team(const char* call, const char* argument) noexcept {
   GSHMEM_LOG_LIMITED(LogLevel::kWarn, "%s", no_team_text(call, argument).c_str());
 }
 

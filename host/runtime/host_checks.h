@@ -19,7 +19,7 @@ class HostChecks final : public device::HostChecks {
   /// From now on allocations are looked at (GSHMEM_CHECK).
   void check_allocations() noexcept { allocations_ = true; }
 
-  void tell_no_team(const char* call, const char* argument) noexcept override;
+  void report_no_team(const char* call, const char* argument) noexcept override;
   bool is_one_allocation(const abi::DeviceState& state, const char* call, const char* argument,
                          const void* p, std::size_t bytes) noexcept override;
 

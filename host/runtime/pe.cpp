@@ -186,7 +186,7 @@ void Pe::choose_gpu() {
   if (const std::string why = why_no_gpu(); !why.empty()) {
     require(choice == DeviceChoice::kAuto, GSHMEMX_ERROR_NOT_SUPPORTED,
             "GSHMEM_DEVICE=cuda: " + why);
-    if (options_.has_kernels) say_kernels_lack_gpu(why);
+    if (options_.has_kernels) warn_kernels_lack_gpu(why);
     GSHMEM_INFO("CPU mode: %s", why.c_str());
     return;
   }
@@ -195,7 +195,7 @@ void Pe::choose_gpu() {
 
 /// CUDA refuses the kernels, and programs that do not check for errors take that for success.
 /// Errors: GSHMEMX_ERROR_NOT_SUPPORTED where NVSHMEM would fail.
-void Pe::say_kernels_lack_gpu(const std::string& why) const {
+void Pe::warn_kernels_lack_gpu(const std::string& why) const {
   const std::string no_gpu = "this program has kernels, and there is no GPU for them: " + why;
   constexpr const char* kWaysOut =
       "make the GPU visible (gshmem-info --doctor), or set GSHMEM_DEVICE=cpu where CPU mode is "

@@ -156,7 +156,7 @@ class Pe {
   [[nodiscard]] const control::HostGroup& group() const { return plane_->group(); }
   void wait_for_reports() noexcept;
   void choose_gpu();
-  void say_kernels_lack_gpu(const std::string& why) const;
+  void warn_kernels_lack_gpu(const std::string& why) const;
   void agree_on_mode();
   void agree_on_config();
   void start_order_check();

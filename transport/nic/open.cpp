@@ -109,7 +109,7 @@ void join_fabric(const OpenOptions& options, const std::string& folder) {
 
 /// Logs why mlx5 cannot be used, on the first such PE. It is a warning if the user may have wanted
 /// the NIC that exists.
-void say_why_not_mlx5(const OpenOptions& options, const mlx5::Usable& mine) {
+void log_why_not_mlx5(const OpenOptions& options, const mlx5::Usable& mine) {
   const bool surprising = mine.has_device && options.config.gdr != Switch::kOff;
   const LogLevel level = surprising ? LogLevel::kWarn : LogLevel::kInfo;
   GSHMEM_LOG(level, "GSHMEM_NIC=auto: libfabric on all PEs, because PE %d cannot use mlx5: %s",
@@ -152,7 +152,7 @@ NicList open(const OpenOptions& options) {
   const std::vector<int> able = allgather(options.boot, mine.why_not.empty() ? 1 : 0);
   const auto without = std::ranges::find(able, 0);
   if (without == able.end()) return open_mlx5(options);
-  if (without - able.begin() == options.boot.rank()) say_why_not_mlx5(options, mine);
+  if (without - able.begin() == options.boot.rank()) log_why_not_mlx5(options, mine);
   return open_one_ofi(options);
 }
 

@@ -148,7 +148,7 @@ double connect_seconds(const Config& config) {
   return start > 0 && any > 0 ? std::min(start, any) : std::max(start, any);
 }
 
-void say_how(const OpenOptions& options, const Opened& opened) {
+void log_staging(const OpenOptions& options, const Opened& opened) {
   const std::string why = opened.why_not_rma.empty() ? "another PE cannot" : opened.why_not_rma;
   GSHMEM_LOG(options.config.gdr == Switch::kOff ? LogLevel::kInfo : LogLevel::kWarn,
              "GPUDirect RDMA not available: staging through host memory (%s)", why.c_str());
@@ -177,7 +177,7 @@ std::unique_ptr<Nic> open_ofi(const OpenOptions& options) {
     exchange_addresses(options.boot, (*opened.lanes)[lane]);
 
   const bool rma = std::ranges::all_of(offers, [](const Offer& o) { return o.rma; });
-  if (!rma) say_how(options, opened);
+  if (!rma) log_staging(options, opened);
   const int size = options.boot.size();
   const std::string nic_pci = ofi::pci_of(opened.lanes->first().info());
   auto nic = std::make_unique<ofi::OfiNic>(ofi::OfiNic::Setup{

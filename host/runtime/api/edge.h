@@ -17,7 +17,7 @@ inline void require_not_null(const char* call, const char* argument, const void*
 }
 
 /// Logs where an error was detected, for developers of the library (GSHMEM_LOG=debug).
-inline void tell_where(const Error& error) {
+inline void log_where(const Error& error) {
   GSHMEM_DEBUG("detected at %s:%d: %s", error.where().file, error.where().line, error.what());
 }
 
@@ -31,7 +31,7 @@ template <class Body>
     GSHMEM_WARN("%s", answer.what());
     return answer.code();
   } catch (const Error& error) {
-    tell_where(error);
+    log_where(error);
     GSHMEM_ERROR("%s", error.what());
     return error.code();
   } catch (const std::bad_alloc&) {
@@ -59,7 +59,7 @@ template <class Result, class Body>
     const Waits::Call here(pe->waits(), call);
     return body(*pe);
   } catch (const Error& error) {
-    tell_where(error);
+    log_where(error);
     pe->raise(error);
   } catch (const std::exception& error) {
     pe->faults().raise(Error(GSHMEMX_ERROR_INTERNAL, std::string(call) + ": " + error.what()));
@@ -78,7 +78,7 @@ void guard_call(const char* call, const Body& body) noexcept {
 
 /// The call has nothing to do, since there is no PE. Exit handlers and destructors that a forked
 /// child has inherited make such calls, too.
-inline void say_no_pe(const char* call) {
+inline void report_no_pe(const char* call) {
   const bool forked = process_forked_from().pe >= 0;
   GSHMEM_LOG(forked ? LogLevel::kDebug : LogLevel::kWarn, "%s", no_pe_text(call).c_str());
 }
@@ -88,7 +88,7 @@ inline void say_no_pe(const char* call) {
 template <class Body>
 void guard_release(const char* call, const Body& body) noexcept {
   if (process_departed()) return;
-  if (!current_pe()) return say_no_pe(call);
+  if (!current_pe()) return report_no_pe(call);
   guard_call(call, body);
 }
 

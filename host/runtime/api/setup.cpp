@@ -251,7 +251,7 @@ void gshmem_pcontrol(int /*level*/, ...) {}
 
 void gshmem_finalize(void) {
   if (process_departed()) return;
-  if (!current_pe()) return say_no_pe("gshmem_finalize");
+  if (!current_pe()) return report_no_pe("gshmem_finalize");
   (void)guard_status([] { const std::unique_ptr<Pe> last = process_take_current(); });
 }
 
