@@ -47,15 +47,15 @@ GSHMEM_OUTLINE void stop_here(const State& state) {
 
 /// How a fault is reported: it ends the job with FaultPolicy::kAbort, or the caller receives its
 /// code.
-enum class Told : std::uint32_t { kByPolicy, kByStatus };
+enum class ReportBy : std::uint32_t { kByPolicy, kByStatus };
 
 /// Records `info` unless an earlier fault is recorded, and stops every wait of this PE. The record
 /// is complete before `published` is set (pairs with host/runtime/fault.cpp). Threads: any.
-GSHMEM_FN void record_fault(const State& state, const FaultInfo& info, Told told) {
+GSHMEM_FN void record_fault(const State& state, const FaultInfo& info, ReportBy report_by) {
   abi::FaultRecord& record = state.control->fault;
   if (load_relaxed(&state.control->host_fault.claimed) == 0u &&
       atomic_compare_swap(&record.claimed, 0u, 1u) == 0u) {
-    if (told == Told::kByStatus) store_flag(&state.control->returned, 1u);
+    if (report_by == ReportBy::kByStatus) store_flag(&state.control->returned, 1u);
     record.code = info.code;
     record.pe = info.pe;
     record.value = info.value;
@@ -75,13 +75,13 @@ GSHMEM_FN void record_fault(const State& state, const FaultInfo& info, Told told
 
 /// Reports a fault in a call without a status.
 GSHMEM_OUTLINE void fault(const State& state, const FaultInfo& info) {
-  record_fault(state, info, Told::kByPolicy);
+  record_fault(state, info, ReportBy::kByPolicy);
   stop_here(state);
 }
 
 /// Records a fault that the caller reports by a status.
 GSHMEM_OUTLINE void note_fault(const State& state, const FaultInfo& info) {
-  record_fault(state, info, Told::kByStatus);
+  record_fault(state, info, ReportBy::kByStatus);
 }
 
 /// Returns the code of the recorded fault of a stopped PE. The thread that records it may be about
@@ -108,7 +108,7 @@ GSHMEM_OUTLINE void bad_state(const char* call, [[maybe_unused]] const State* st
   if (state->magic == abi::kStateAmbiguous) {
     FaultInfo info{GSHMEMX_ERROR_INVALID_VALUE, call, ""};
     info.rule = abi::Rule::kOnePe;
-    record_fault(*state, info, Told::kByPolicy);
+    record_fault(*state, info, ReportBy::kByPolicy);
     fence_system();  // the record must outlive the trap
     trap();
   }
