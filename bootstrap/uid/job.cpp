@@ -44,7 +44,7 @@ JobFailure Job::join(const Frame& hello) {
   if (!note_.empty())
     outgoing_.emplace_back(header.rank, net::make_frame({.kind = FrameKind::kNote}, note_));
   if (complete())
-    tell_all(net::make_frame({.kind = FrameKind::kWelcome, .number = size, .rank = root_rank_}));
+    send_to_all(net::make_frame({.kind = FrameKind::kWelcome, .number = size, .rank = root_rank_}));
   return {};
 }
 
@@ -79,7 +79,7 @@ void Job::finish_collective() {
     const net::ByteView data = net::payload_of(frame);
     all.insert(all.end(), data.begin(), data.end());
   }
-  tell_all(net::make_frame({.kind = FrameKind::kResult, .number = gathering_.number()}, all));
+  send_to_all(net::make_frame({.kind = FrameKind::kResult, .number = gathering_.number()}, all));
   gathering_.finish();
   first_ = -1;
 }
@@ -111,7 +111,7 @@ void Job::note(const std::string& reason) {
   note_ = reason;
   constexpr int kMostTold = 8;  // strangers may cause any number of notes
   if (!complete() && ++notes_ <= kMostTold)
-    tell_all(net::make_frame({.kind = FrameKind::kNote}, note_));
+    send_to_all(net::make_frame({.kind = FrameKind::kNote}, note_));
 }
 
 void Job::check_gone() {
@@ -128,12 +128,12 @@ void Job::check_gone() {
 void Job::fail(const JobFailure& failure) {
   if (failure_) return;
   failure_ = failure;
-  tell_all(net::make_frame(
+  send_to_all(net::make_frame(
       {.kind = FrameKind::kFail, .detail = static_cast<std::uint32_t>(failure.code)},
       failure.text));
 }
 
-void Job::tell_all(const Frame& frame) {
+void Job::send_to_all(const Frame& frame) {
   for (std::size_t r = 0; r < members_.size(); ++r) {
     if (members_[r].joined && !members_[r].gone) outgoing_.emplace_back(static_cast<int>(r), frame);
   }

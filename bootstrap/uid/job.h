@@ -50,7 +50,7 @@ class Job {
     bool gone = false;  ///< it has left or died
   };
 
-  void tell_all(const net::Frame& frame);
+  void send_to_all(const net::Frame& frame);
   void finish_collective();
   /// Fails the job when a rank that has left is waited for.
   void check_gone();

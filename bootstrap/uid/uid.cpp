@@ -122,7 +122,7 @@ class Uid final : public Bootstrap {
       stream_.send_some();
       if (Frame frame = stream_.receive()) {
         const FrameKind got = net::header_of(frame).kind;
-        if (got == FrameKind::kFail) fail_as_told(frame);
+        if (got == FrameKind::kFail) throw_failure(frame);
         if (got == FrameKind::kNote) {
           GSHMEM_WARN("rank %d of %d still waits for others: %s", rank_, size_,
                       net::text_of(frame).c_str());
@@ -140,7 +140,7 @@ class Uid final : public Bootstrap {
     failure_ = std::move(failure);
     failure_.raise();
   }
-  [[noreturn]] void fail_as_told(const Frame& fail) {
+  [[noreturn]] void throw_failure(const Frame& fail) {
     const auto status = net::header_of(fail).detail;
     if (status == GSHMEMX_SUCCESS) fail_protocol();
     raise({static_cast<gshmemx_status>(status), net::text_of(fail)});
@@ -169,14 +169,14 @@ class Uid final : public Bootstrap {
         const Deadline limit = only ? deadline : deadline.within(kAttemptSeconds);
         net::Attempt attempt = net::connect_to(root, limit);
         std::string why = std::strerror(attempt.error);
-        JobFailure told;
+        JobFailure reply;
         if (attempt.fd) {
           stream_ = Stream(std::move(attempt.fd), {FrameKind::kChallenge, FrameKind::kFail});
-          why = greet(entry, limit, told);
+          why = greet(entry, limit, reply);
           if (why.empty()) return;
         }
-        settled &= told || attempt.error == ECONNREFUSED;
-        if (told) refusal = told;
+        settled &= reply || attempt.error == ECONNREFUSED;
+        if (reply) refusal = reply;
         tried += (tried.empty() ? "" : ", ") + where_ + ": " + why;
       }
       if (refusal && settled)
