@@ -141,7 +141,7 @@ class Pmix final : public Bootstrap {
                  api_.version());
     // The data of this first fence is the same in every attempt, so ranks that gave up can try
     // again.
-    if (size_ > 1) meet("init", Deadline(timeout_seconds));
+    if (size_ > 1) synchronize("init", Deadline(timeout_seconds));
   }
 
   int rank() const noexcept override { return static_cast<int>(session_.me().rank); }
@@ -157,7 +157,7 @@ class Pmix final : public Bootstrap {
     require(bytes <= kMaxBytes, GSHMEMX_ERROR_INVALID_VALUE,
             strprintf("bootstrap allgather of %zu bytes per rank; at most %zu", bytes, kMaxBytes));
     const Deadline deadline(timeout_seconds_);
-    if (bytes == 0) return meet("barrier", deadline);
+    if (bytes == 0) return synchronize("barrier", deadline);
     gather("allgather", static_cast<const std::byte*>(send), static_cast<std::byte*>(recv), bytes,
            deadline);
   }
@@ -178,7 +178,7 @@ class Pmix final : public Bootstrap {
   }
 
  private:
-  void meet(const char* operation, const Deadline& deadline) {
+  void synchronize(const char* operation, const Deadline& deadline) {
     const std::byte here{1};
     std::vector<std::byte> all(static_cast<std::size_t>(size_));
     gather(operation, &here, all.data(), 1, deadline);

@@ -92,7 +92,7 @@ void HostCollectives::exchange(const char* send, std::size_t bytes, char* recv, 
 /// named. No PE returns before all PEs have their parts: otherwise the news that a PE has left
 /// could arrive before a part from another PE.
 void HostCollectives::exchange_parts(const char* send, char* recv, std::size_t bytes) {
-  const auto meet = [&] { exchange(nullptr, 0, nullptr, {0, 0}); };
+  const auto synchronize = [&] { exchange(nullptr, 0, nullptr, {0, 0}); };
   const auto set_parts = [&](Parts parts) {
     const std::lock_guard lock(parts_mutex_);
     parts_ = std::move(parts);
@@ -100,7 +100,7 @@ void HostCollectives::exchange_parts(const char* send, char* recv, std::size_t b
   const std::uint64_t number = board_.number() + 1;
   set_parts({number, recv, bytes, std::vector<bool>(order_.size(), true), order_.size()});
   try {
-    meet();
+    synchronize();
     for (std::size_t pe = 0; pe < order_.size(); ++pe) {
       outside_.contribute(net::make_frame({.kind = net::FrameKind::kPart,
                                            .number = number,
@@ -113,7 +113,7 @@ void HostCollectives::exchange_parts(const char* send, char* recv, std::size_t b
     set_parts({});
     throw;
   }
-  meet();
+  synchronize();
 }
 
 void HostCollectives::await_parts() {

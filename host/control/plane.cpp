@@ -12,8 +12,8 @@ namespace gshmem::control {
 Plane::Plane(bootstrap::Bootstrap& boot, const Config& config, Callbacks callbacks)
     : config_(config), callbacks_(std::move(callbacks)) {
   try {
-    together(boot, [&] { meet_local(boot); });
-    together(boot, [&] { meet_hosts(boot); });
+    together(boot, [&] { connect_local_peers(boot); });
+    together(boot, [&] { connect_other_hosts(boot); });
     start_monitor();
     together(boot, [&] { or_hang_up(local_, [&] { share_memory(); }); });
   } catch (const AgreedError&) {
@@ -34,9 +34,9 @@ Plane::~Plane() { monitor_->leave(); }
 
 /// Half of the timeout, so that a PE that gives up still reaches the others in the report that
 /// follows.
-double Plane::meeting_seconds() const { return config_.bootstrap_timeout / 2; }
+double Plane::connect_seconds() const { return config_.bootstrap_timeout / 2; }
 
-void Plane::meet_local(bootstrap::Bootstrap& boot) {
+void Plane::connect_local_peers(bootstrap::Bootstrap& boot) {
   struct Greeting {
     net::Cookie host;
     LocalPeers::Contact contact;
@@ -59,13 +59,13 @@ void Plane::meet_local(bootstrap::Bootstrap& boot) {
   group_ = group_hosts(hosts, boot.rank());
   group_.hosts[static_cast<std::size_t>(group_.node)] = identity;
   if (failure) throw *failure;
-  links_ = local_.connect(group_, contacts, meeting_seconds());
+  links_ = local_.connect(group_, contacts, connect_seconds());
 }
 
-void Plane::meet_hosts(bootstrap::Bootstrap& boot) {
+void Plane::connect_other_hosts(bootstrap::Bootstrap& boot) {
   addresses_ = agree_on_addresses(boot, group_, config_);
   if (group_.n_nodes() == 1) return;
-  std::vector<Link> links = connect_hosts(boot, group_, addresses_, config_, meeting_seconds());
+  std::vector<Link> links = connect_hosts(boot, group_, addresses_, config_, connect_seconds());
   addresses_ = confirm_addresses(boot, group_, std::move(addresses_), links);
   for (Link& link : links) links_.push_back(std::move(link));
 }

@@ -72,9 +72,9 @@ class Plane {
  private:
   void on_peer_news(const PeerNews& news);
   void stop(const std::string& cause, const std::function<void()>& notify);
-  [[nodiscard]] double meeting_seconds() const;
-  void meet_local(bootstrap::Bootstrap& boot);
-  void meet_hosts(bootstrap::Bootstrap& boot);
+  [[nodiscard]] double connect_seconds() const;
+  void connect_local_peers(bootstrap::Bootstrap& boot);
+  void connect_other_hosts(bootstrap::Bootstrap& boot);
   void start_monitor();
   void share_memory();
   [[nodiscard]] std::string why_stopped();

@@ -101,7 +101,7 @@ void Pe::wait_for_reports() noexcept {
 }
 
 void Pe::init() {
-  meet();
+  connect_job();
   control::LocalPeers& local = plane_->local();
   together(ranks(), [&] {
     if (options_.bad_config) throw Error(*options_.bad_config);
@@ -128,7 +128,7 @@ void Pe::init() {
   plane_->watch();
 }
 
-void Pe::meet() {
+void Pe::connect_job() {
   require_same_build(*boot_);
   plane_ = std::make_unique<control::Plane>(
       *boot_, options_.config,

@@ -151,7 +151,7 @@ class Pe {
   void tick() noexcept;
   void on_peer_news(const control::PeerNews& news) noexcept;
   void wait_long(double seconds, int pe);
-  void meet();
+  void connect_job();
   [[nodiscard]] control::HostCollectives& ranks() const { return plane_->collectives(); }
   [[nodiscard]] const control::HostGroup& group() const { return plane_->group(); }
   void wait_for_reports() noexcept;

@@ -82,7 +82,7 @@ Reach OfiNic::reach() const {
           .probe_keys = pool_.keys};
 }
 
-void OfiNic::meet(const std::vector<Reach>& all) {
+void OfiNic::connect_peers(const std::vector<Reach>& all) {
   connections_.emplace();
   peers_.resize(all.size());
   for (std::size_t pe = 0; pe < all.size(); ++pe) {

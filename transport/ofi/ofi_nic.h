@@ -52,7 +52,7 @@ class OfiNic final : public nic::Nic {
   [[nodiscard]] Reach reach() const;
   /// `all` has the data of every PE, including this one; `addresses` are in the order of
   /// Fabric::insert, by lane.
-  void meet(const std::vector<Reach>& all);
+  void connect_peers(const std::vector<Reach>& all);
 
   [[nodiscard]] const char* name() const noexcept override { return "ofi"; }
   [[nodiscard]] std::string describe() const override;
@@ -79,7 +79,8 @@ class OfiNic final : public nic::Nic {
   [[nodiscard]] bool atomics_by_messages() const { return messages_ != nullptr; }
 
   Setup setup_;
-  /// From meet() until all PEs have started: peers may connect to this PE after its own start.
+  /// From connect_peers() until all PEs have started: peers may connect to this PE after its own
+  /// start.
   std::optional<ClosedOnExec> connections_;
   nic::Region queue_memory_;
   std::shared_ptr<std::uint64_t> doorbells_;

@@ -196,7 +196,7 @@ std::unique_ptr<Nic> open_ofi(const OpenOptions& options) {
           ofi::choose_polling(options.config.ofi_poll, cores_each(offers, offer, cores.count)),
       .near_pci = nic_pci.empty() ? options.gpu_pci : nic_pci,
       .on_error = options.on_error});
-  nic->meet(allgather(options.boot, nic->reach()));
+  nic->connect_peers(allgather(options.boot, nic->reach()));
   return nic;
 }
 

@@ -190,7 +190,7 @@ class CudaGpu final : public Gpu {
         unsigned flags = 0;
         GSHMEM_CU(&cuda_, cuCtxGetFlags, &flags);
         if ((flags & kSyncMemops) != 0) return;  // set by the application, or by another PE's init
-        if (!default_stream_meets_a_capture()) {
+        if (!default_stream_disturbs_a_capture()) {
           const CUresult set = cuda_.cuCtxSetFlags(flags | kSyncMemops);
           flag_is_ours_ = set == CUDA_SUCCESS;
           if (flag_is_ours_) return;
@@ -302,7 +302,7 @@ class CudaGpu final : public Gpu {
   /// A new flag of a context ends all captures in it. The default stream shows captures that it
   /// would interfere with, and does not harm them; nothing shows those of other streams. Source:
   /// CUDA driver API, cuStreamIsCapturing.
-  [[nodiscard]] bool default_stream_meets_a_capture() const {
+  [[nodiscard]] bool default_stream_disturbs_a_capture() const {
     CUstreamCaptureStatus status{};
     return is_capture_error(cuda_.cuStreamIsCapturing(CU_STREAM_LEGACY, &status));
   }

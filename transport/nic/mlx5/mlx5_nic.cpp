@@ -259,7 +259,7 @@ namespace {
 
 /// Keeps only the ports that are on the network which connects all PEs. If there is no such
 /// network, all ports are kept: the connection to another PE then fails with an explanation.
-void meet_on_one_network(Collectives& boot, const DeviceWish& wish, FoundDevices& found) {
+void agree_on_network(Collectives& boot, const DeviceWish& wish, FoundDevices& found) {
   constexpr std::size_t kMost = 8;
   struct Row {
     std::uint64_t count = 0;
@@ -318,7 +318,7 @@ NicList open_in(const OpenOptions& options, const std::string& folder) {
     require(!found.ports.empty(), GSHMEMX_ERROR_NIC, no_device_text(found, options.config));
     all_ports = std::move(found);
   });
-  meet_on_one_network(options.boot, wish, all_ports);
+  agree_on_network(options.boot, wish, all_ports);
   ports = choose_ports(all_ports, wish, ports_wanted(options.config));
   ports.resize(static_cast<std::size_t>(agree_on_rails(options, ports.size())));
   NicList nics;
