@@ -70,8 +70,8 @@ class Pe {
 
   [[nodiscard]] SymmetricHeap& heap() noexcept { return *heap_; }
   /// Does [addr, addr + bytes) overlap the symmetric memory of PEs?
-  [[nodiscard]] bool meets_symmetric(const void* addr, std::size_t bytes) const {
-    return paths_->window().meets(addr, bytes);
+  [[nodiscard]] bool overlaps_symmetric(const void* addr, std::size_t bytes) const {
+    return paths_->window().overlaps(addr, bytes);
   }
   // Memory of the program as symmetric memory: pe_registered.cpp. Collective. Errors are thrown on
   // all PEs if they occur on any: GSHMEMX_ERROR_SYMMETRY when they disagree,

@@ -35,7 +35,7 @@ class PeerWindow {
   /// Returns the bytes mapped per PE, at least what was requested.
   [[nodiscard]] std::uint64_t bytes() const noexcept { return bytes_; }
   /// Do [p, p + bytes) and the window's addresses overlap?
-  [[nodiscard]] bool meets(const void* p, std::size_t bytes) const noexcept {
+  [[nodiscard]] bool overlaps(const void* p, std::size_t bytes) const noexcept {
     const auto* const first = static_cast<const char*>(p);
     return first < base_ + whole_bytes_ && first + bytes > base_;
   }

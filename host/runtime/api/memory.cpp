@@ -57,7 +57,7 @@ int gshmemx_buffer_register(void* addr, size_t length) {
             strprintf("%s: argument length = %zu is more than there is from addr = %p", kCall,
                       length, addr));
     const char* wrong = nullptr;
-    if (pe.meets_symmetric(addr, length))
+    if (pe.overlaps_symmetric(addr, length))
       wrong = "in the symmetric heap, which needs no registration";
     if (!wrong && !pe.buffers().add(addr, length)) wrong = "registered in part or as a whole";
     require(!wrong, GSHMEMX_ERROR_INVALID_VALUE, [&] {

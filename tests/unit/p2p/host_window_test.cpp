@@ -123,8 +123,8 @@ TEST_CASE("heaps_of_a_host_are_in_slots_of_one_range") {
     expect(w.why_not(last ? 1 : 2) == "GSHMEM_P2P_GROUP puts it into another group", "why not");
     char* const first = w.heap() - pe.me() * w.stride();
     char* const end = first + 3 * w.stride();
-    expect(!w.meets(first - 8, 8) && w.meets(first - 8, 9), "it begins there");
-    expect(!w.meets(end, 8) && w.meets(end - 1, 1), "and ends there");
+    expect(!w.overlaps(first - 8, 8) && w.overlaps(first - 8, 9), "it begins there");
+    expect(!w.overlaps(end, 8) && w.overlaps(end - 1, 1), "and ends there");
     w.heap()[0] = w.heap()[w.bytes() - 1] = static_cast<char>('a' + pe.me());
     pe.boot.barrier();
     for (int other = 0; other < 3; ++other) {
