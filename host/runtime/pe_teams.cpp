@@ -113,8 +113,9 @@ gshmem_team_t Pe::join_team(const char* call, const TeamConfig& config, int npes
   std::uint32_t round = 0;
   return teams_->join(
       call, index, taken_over(config), [&](const std::vector<std::uint32_t>& words) {
-        TeamRendezvous::Outcome met = rendezvous_.exchange(call, {id, npes, index}, round++, words);
-        return Teams::Met{std::move(met.pes), std::move(met.words)};
+        TeamRendezvous::Outcome exchanged =
+            rendezvous_.exchange(call, {id, npes, index}, round++, words);
+        return Teams::Exchanged{std::move(exchanged.pes), std::move(exchanged.words)};
       });
 }
 

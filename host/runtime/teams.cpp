@@ -406,13 +406,13 @@ std::vector<gshmem_team_t> Teams::split(const char* call, const abi::Team& paren
 }
 
 gshmem_team_t Teams::join(const char* call, int my_pe, const gshmem_team_config_t& config,
-                          const Meet& meet) {
+                          const Exchange& exchange) {
   std::vector<std::int32_t> pes;
   const Combine combine = [&](const Words& words, int count) {
-    Met met = meet({words.begin(), words.begin() + count});
-    pes = std::move(met.pes);
+    Exchanged exchanged = exchange({words.begin(), words.begin() + count});
+    pes = std::move(exchanged.pes);
     Words all{};
-    std::ranges::copy(met.words, all.begin());
+    std::ranges::copy(exchanged.words, all.begin());
     return all;
   };
   const std::size_t index = take(call, combine, config.uniqueid, true);

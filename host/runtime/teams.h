@@ -101,15 +101,15 @@ class Teams {
                                                  const std::vector<Part>& parts);
   /// Waits for all members of a team that is being created. All receive the words of all, combined
   /// by `and`, and their PEs by number.
-  struct Met {
+  struct Exchanged {
     std::vector<std::int32_t> pes;
     std::vector<std::uint32_t> words;
   };
-  using Meet = std::function<Met(const std::vector<std::uint32_t>& words)>;
+  using Exchange = std::function<Exchanged(const std::vector<std::uint32_t>& words)>;
   /// Creates a team of PEs that synchronize by an id, with this one as member `my_pe`. Errors:
-  /// those of split and of `meet`.
+  /// those of split and of `exchange`.
   [[nodiscard]] gshmem_team_t join(const char* call, int my_pe, const gshmem_team_config_t& config,
-                                   const Meet& meet);
+                                   const Exchange& exchange);
   /// Errors: GSHMEMX_ERROR_INVALID_VALUE for a predefined team.
   void destroy(const char* call, const abi::Team& team);
 

@@ -69,7 +69,7 @@ class TeamsRig {
     const auto me = std::find(pes.begin(), pes.end(), 2) - pes.begin();
     return teams_.join("join", static_cast<int>(me), {}, [&](const auto& words) {
       if (words.size() > abi::kAgreeWords) FAIL("more words than members tell");
-      return Teams::Met{pes, words};
+      return Teams::Exchanged{pes, words};
     });
   }
   /// Makes a team of this PE and PE 3, whose words are those of this PE unless `other` changes
@@ -79,7 +79,7 @@ class TeamsRig {
     int meeting = 0;
     return teams_.join("join", 0, {}, [&](std::vector<std::uint32_t> words) {
       other(++meeting, words);
-      return Teams::Met{{2, 3}, words};
+      return Teams::Exchanged{{2, 3}, words};
     });
   }
   void destroy(gshmem_team_t team) {
