@@ -46,7 +46,7 @@ class Registering final : public Nic {
   void unregister_memory(const Region& region) noexcept override {
     registered.erase(region.offset);
   }
-  void meet_memory(const Region&, const std::vector<std::uint8_t>&) override { told = true; }
+  void set_memory_infos(const Region&, const std::vector<std::uint8_t>&) override { told = true; }
   CreatedQueue create_queue(const QueuePlace&) override { return {}; }
   ConnectInfo connect_info(int) override { return {}; }
   void connect(int, int, const ConnectInfo&, std::uint32_t) override {}

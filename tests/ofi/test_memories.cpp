@@ -34,13 +34,13 @@ struct MemoriesRig {
   void register_all() {
     for (int pe = 0; pe < 2; ++pe) keys[pe] = job[pe].nic().register_memory(job[pe].beside());
   }
-  void meet_all() {
+  void exchange_all() {
     std::vector<std::uint8_t> all;
     for (int pe = 0; pe < 2; ++pe) {
       const auto own = job[pe].nic().memory_info(job[pe].beside());
       all.insert(all.end(), own.begin(), own.end());
     }
-    for (int pe = 0; pe < 2; ++pe) job[pe].nic().meet_memory(job[pe].beside(), all);
+    for (int pe = 0; pe < 2; ++pe) job[pe].nic().set_memory_infos(job[pe].beside(), all);
   }
   /// Uses the keys of PE 0's memory, and of that of the peer.
   Client& with_keys(int pe) {
@@ -73,7 +73,7 @@ TEST_CASE("memory beside the heap is reached from its first to its last byte", "
   INFO(leg.name());
   MemoriesRig rig(leg);
   rig.register_all();
-  rig.meet_all();
+  rig.exchange_all();
   const nic::Region here = rig.job[0].beside(), there = rig.job[1].beside();
   auto* const mine = static_cast<std::uint8_t*>(here.base);
   auto* const theirs = static_cast<std::uint8_t*>(there.base);
@@ -103,7 +103,7 @@ TEST_CASE("a wrong key of memory beside the heap is reported with the right one"
   const bool local = GENERATE(false, true);
   MemoriesRig rig({"efa/efa", "auto"});
   rig.register_all();
-  rig.meet_all();
+  rig.exchange_all();
   Client& client = rig.with_keys(1);
   (local ? client.local_key : client.remote_key) ^= 0x10000000;
   StderrCapture log;
@@ -129,12 +129,12 @@ TEST_CASE("memory that is not registered yet, or no longer, is refused", "[ofi][
   MemoriesRig rig({"efa/efa", gdr});
   rig.register_all();
   Client& client = rig.with_keys(1);
-  if (when > 0) rig.meet_all();
+  if (when > 0) rig.exchange_all();
   if (when > 1)
     for (int pe = 0; pe < 2; ++pe) rig.job[pe].nic().unregister_memory(rig.job[pe].beside());
   if (when > 2) {
     rig.register_all();  // by other keys
-    rig.meet_all();
+    rig.exchange_all();
   }
   client.local_key = rig.job[0].to(0).local_key;
   const std::uint64_t write = client.write(rig.job[0].beside().offset, 0, 8);

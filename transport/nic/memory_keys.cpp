@@ -77,7 +77,7 @@ void MemoryKeys::exchange(Collectives& boot, std::uint64_t offset, abi::Register
     if (mine.empty()) continue;
     std::vector<std::uint8_t> infos(all.size() * mine.size());
     boot.allgather(mine.data(), infos.data(), mine.size());
-    rails_[rail].meet_memory(memory.region, infos);
+    rails_[rail].set_memory_infos(memory.region, infos);
   }
   const auto rails = static_cast<std::size_t>(rails_.count());
   for (std::size_t pe = 0; pe < all.size(); ++pe) {

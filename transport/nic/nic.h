@@ -135,7 +135,7 @@ class Nic {
   /// the same number of bytes; empty: no facts.
   [[nodiscard]] virtual std::vector<std::uint8_t> memory_info(const Region&) { return {}; }
   /// Receives the facts of all PEs, in PE order.
-  virtual void meet_memory(const Region&, const std::vector<std::uint8_t>& /*all*/) {}
+  virtual void set_memory_infos(const Region&, const std::vector<std::uint8_t>& /*all*/) {}
   /// Sets the region of the queues that are created from now on, with their completions and
   /// doorbell records. It is a new region or an earlier one.
   virtual void use_queue_memory(const Region& region) = 0;

@@ -169,7 +169,7 @@ std::vector<std::uint8_t> OfiNic::memory_info(const nic::Region& region) {
   return info;
 }
 
-void OfiNic::meet_memory(const nic::Region& region, const std::vector<std::uint8_t>& all) {
+void OfiNic::set_memory_infos(const nic::Region& region, const std::vector<std::uint8_t>& all) {
   std::vector<RemoteMemory> there(all.size() / sizeof(RemoteMemory));
   std::memcpy(there.data(), all.data(), all.size());
   executor_->call([&] { memories_.at(region.offset).there = std::move(there); });

@@ -62,7 +62,7 @@ class OfiNic final : public nic::Nic {
   [[nodiscard]] nic::Keys register_memory(const nic::Region& region) override;
   void unregister_memory(const nic::Region& region) noexcept override;
   [[nodiscard]] std::vector<std::uint8_t> memory_info(const nic::Region& region) override;
-  void meet_memory(const nic::Region& region, const std::vector<std::uint8_t>& all) override;
+  void set_memory_infos(const nic::Region& region, const std::vector<std::uint8_t>& all) override;
   [[nodiscard]] nic::CreatedQueue create_queue(const nic::QueuePlace& place) override;
   [[nodiscard]] nic::ConnectInfo connect_info(int queue) override;
   void connect(int queue, int pe, const nic::ConnectInfo& peer, std::uint32_t remote_key) override;
