@@ -61,13 +61,13 @@ class Team:
 
     def barrier(self, *, stream: Any = None) -> None:
         """Collective: completes this PE's operations, and waits for the members."""
-        self._meet("barrier", stream)
+        self._synchronize("barrier", stream)
 
     def sync(self, *, stream: Any = None) -> None:
         """Collective: waits for the members, and completes nothing."""
-        self._meet("team_sync", stream)
+        self._synchronize("team_sync", stream)
 
-    def _meet(self, stem: str, stream: Any) -> None:
+    def _synchronize(self, stem: str, stream: Any) -> None:
         require()
         if stream is None:
             status = function("gshmem_" + stem, ctypes.c_int, ctypes.c_int)(self.handle)
