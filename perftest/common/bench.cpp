@@ -2,8 +2,11 @@
 
 #include "perftest/common/gpu.h"
 
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <set>
 
 namespace perftest {
@@ -18,6 +21,15 @@ constexpr double kGpuClockStepUs = 1.1, kHostClockStepUs = 0.1;
 /// table takes seconds.
 constexpr double kGpuTargetUs = 3000, kHostTargetUs = 3000;
 constexpr unsigned kLeastIters = 10, kMostIters = 20000;
+
+double cpu_time_us() {
+  rusage used{};
+  (void)getrusage(RUSAGE_SELF, &used);
+  const auto us = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) * 1e6 + static_cast<double>(time.tv_usec);
+  };
+  return us(used.ru_utime) + us(used.ru_stime);
+}
 
 double median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
@@ -121,13 +133,22 @@ unsigned Bench::choose_iters(const Run& run) {
   return static_cast<unsigned>(std::clamp(fit, double{kLeastIters}, double{kMostIters}));
 }
 
+/// PEs that are threads share one process, whose time is that of them all.
+double Bench::cpu_of_all_us(double mine_us) {
+  if (path_ != Path::kNetwork) return 0;
+  const std::vector<double> all = gather(mine_us);
+  return options_.pes ? all[0] : std::accumulate(all.begin(), all.end(), 0.0);
+}
+
 Measurement Bench::repeat(const Run& run) {
   Measurement result;
   result.iters = choose_iters(run);
-  std::vector<double> means;
+  std::vector<double> means, cpu;
   for (unsigned repetition = 0; repetition < options_.repetitions; ++repetition) {
     const unsigned warmup = options_.warmup_iters;
+    const double cpu_begin = cpu_time_us();
     double ns = run(take_iterations(warmup + result.iters), warmup, result.iters);
+    cpu.push_back(cpu_of_all_us((cpu_time_us() - cpu_begin) / (warmup + result.iters)));
     if (options_.inject_fast_clock && ns != 0) ns = 1e-3;
     double sum = 0;
     result.active_pes = 0;
@@ -142,6 +163,7 @@ Measurement Bench::repeat(const Run& run) {
   }
   result.min_us = *std::min_element(means.begin(), means.end());
   result.median_us = median(means);
+  result.cpu_us = median(cpu);
   return result;
 }
 
@@ -150,6 +172,7 @@ void Bench::add_row(Row row, const Measurement& measured, Trip trip, std::size_t
   row.median_us = measured.median_us;
   row.iters = measured.iters;
   row.senders = measured.active_pes;
+  row.cpu_us = measured.cpu_us;
   const double step = on_gpu_ ? kGpuClockStepUs : kHostClockStepUs;
   const Claim claim{.path = path_,
                     .trip = trip,

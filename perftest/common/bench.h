@@ -31,6 +31,7 @@ struct Role {
 struct Measurement {
   double min_us = 0, median_us = 0;
   double fastest_us = 0;  ///< fastest of any PE in any repetition
+  double cpu_us = 0;      ///< CPU time of all PEs over the network path, else 0
   unsigned iters = 0, active_pes = 0;
 };
 
@@ -83,6 +84,7 @@ class Bench {
  private:
   [[nodiscard]] Path find_path();
   [[nodiscard]] unsigned choose_iters(const Run& run);
+  [[nodiscard]] double cpu_of_all_us(double mine_us);
 
   Options options_;
   int my_pe_, n_pes_;

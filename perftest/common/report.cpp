@@ -27,7 +27,7 @@ double Row::megaops() const {
   return median_us > 0 ? static_cast<double>(operations) / median_us : 0;
 }
 
-Report::Report(std::string format, Shows shows, bool with_rate, std::FILE* out)
+Report::Report(std::string format, Shows shows, bool with_rate, bool with_cpu, std::FILE* out)
     : format_(std::move(format)), out_(out) {
   using R = const Row&;
   columns_ = {
@@ -41,6 +41,11 @@ Report::Report(std::string format, Shows shows, bool with_rate, std::FILE* out)
       {"median_us", 11, false, [](R row) { return number(row.median_us, "%.4f"); }},
       {"floor_us", 9, false, [](R row) { return number(row.floor_us, "%.4f"); }},
   };
+  if (with_cpu) {
+    columns_.push_back({"cpu_us", 11, false, [](R row) {
+                          return row.cpu_us > 0 ? number(row.cpu_us, "%.4f") : std::string();
+                        }});
+  }
   if (shows == Shows::kBandwidth || shows == Shows::kRate) {
     columns_.push_back(
         {"GB_s", 10, false, [](R row) { return number(row.gigabytes_per_s(), "%.3f"); }});
@@ -120,7 +125,8 @@ void Report::end() {
       Json cells;
       for (const Column& column : columns_) {
         const std::string cell = column.value(row);
-        cells[column.title] = column.is_text ? Json(cell) : Json::parse(cell);
+        cells[column.title] =
+            column.is_text ? Json(cell) : Json::parse(cell.empty() ? "null" : cell);
       }
       document["rows"].push_back(cells);
     }

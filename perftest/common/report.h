@@ -24,6 +24,7 @@ struct Row {
   unsigned senders = 1;              ///< number of PEs that did this at once
   double clocks = 0;                 ///< clocks of an SM per operation; kIssue only
   double floor_us = 0;               ///< the least time that one iteration can take
+  double cpu_us = 0;  ///< CPU time of all PEs for one iteration, with their threads; 0 = unknown
 
   /// Returns 10^9 bytes per second from one PE, by the median.
   [[nodiscard]] double gigabytes_per_s() const;
@@ -36,7 +37,9 @@ enum class Shows { kLatency, kBandwidth, kRate, kIssue };
 
 class Report {
  public:
-  Report(std::string format, Shows shows, bool with_rate, std::FILE* out);
+  /// `with_cpu`: a column for CPU time. PEs that map each other wait by spinning, so that over
+  /// load/store it says nothing.
+  Report(std::string format, Shows shows, bool with_rate, bool with_cpu, std::FILE* out);
   void begin(const Header& header);
   void add(const Row& row);
   /// One line about all rows ("summary" in JSON; a comment in tables, not in CSV).

@@ -42,7 +42,8 @@ void run_pe(const Program& program, const std::function<void(Bench&)>& run, Opti
   apply_defaults(options, runtime.on_gpu() ? program.gpu : program.cpu);
   apply_defaults(options, common_defaults());
   Bench bench(runtime, options);
-  Report report(options.format, program.shows, options.report_msgrate, stdout);
+  Report report(options.format, program.shows, options.report_msgrate,
+                bench.path() == Path::kNetwork, stdout);
   const Header header = header_of(program, bench);
   if (runtime.my_pe() == 0) {
     bench.set_report(&report);

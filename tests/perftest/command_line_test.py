@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import os
+import resource
 import subprocess
 import sys
 import unittest
@@ -47,6 +48,20 @@ class CommandLineTest(unittest.TestCase):
                 for row in document["rows"]:
                     self.assertGreater(row["median_us"], 0)
                     self.assertGreaterEqual(row["median_us"], row["min_us"])
+
+    def test_cpu_time_is_a_column_over_the_network_and_within_that_of_the_program(self):
+        environment = {**os.environ, "GSHMEM_P2P": "0", "GSHMEM_NIC": "soft"}
+        command = [os.path.join(FOLDER, "put_bw"), "--pes", "2", *SMALL, *SIZES, "--format", "json"]
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        result = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        used_us = 1e6 * (after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime)
+        rows = json.loads(result.stdout)["rows"]
+        self.assertGreater(max(row["cpu_us"] or 0 for row in rows), 0)
+        for row in rows:
+            self.assertLess((row["cpu_us"] or 0) * row["iters"], used_us)
+        self.assertNotIn("cpu_us", json.loads(small("put_bw", "--format", "json").stdout)["rows"][0])
 
     def test_csv_has_the_same_columns_in_every_row(self):
         for program in PROGRAMS:

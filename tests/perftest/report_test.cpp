@@ -10,10 +10,10 @@ using Catch::Contains;
 namespace {
 
 /// Returns the printed report with one row.
-std::string printed(const std::string& format, Shows shows, const Row& row) {
+std::string printed(const std::string& format, Shows shows, const Row& row, bool with_cpu = false) {
   std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::tmpfile(), &std::fclose);
   REQUIRE(file);
-  Report report(format, shows, false, file.get());
+  Report report(format, shows, false, with_cpu, file.get());
   report.begin({{"program", "p"}, {"mode", "\"a\", b"}});
   report.add(row);
   report.add_summary("peak", "1 \"x\"");
@@ -35,7 +35,8 @@ const Row kRow{.name = "op",
                .bytes = 1000,
                .operations = 8,
                .senders = 2,
-               .floor_us = 0.5};
+               .floor_us = 0.5,
+               .cpu_us = 1.25};
 
 }  // namespace
 
@@ -50,6 +51,12 @@ TEST_CASE("a table has a header, titles and a row") {
   CHECK_THAT(text, Contains("# program: p\n") && Contains("median_us") && Contains("0.500") &&
                        Contains("4.000") && Contains("# peak: 1 \"x\""));
   CHECK_THAT(printed("table", Shows::kLatency, kRow), !Contains("GB_s"));
+}
+
+TEST_CASE("CPU time has a column where it is asked for, and is empty where it is unknown") {
+  CHECK_THAT(printed("json", Shows::kLatency, kRow, true), Contains("\"cpu_us\": 1.25"));
+  CHECK_THAT(printed("json", Shows::kLatency, {.size = 8}, true), Contains("\"cpu_us\": null"));
+  CHECK_THAT(printed("json", Shows::kLatency, kRow), !Contains("cpu_us"));
 }
 
 TEST_CASE("CSV quotes what needs it and repeats the header in every row") {
