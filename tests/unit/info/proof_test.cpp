@@ -4,6 +4,7 @@
 #include "host/tools/doctor/doctor.h"
 #include "host/tools/proof/place.h"
 #include "host/tools/proof/judge.h"
+#include "host/tools/proof/measure.h"
 
 #include "tests/unit/info/test_machine.h"
 
@@ -193,6 +194,45 @@ TEST_CASE("what_does_not_apply_is_said_with_a_status_of_its_own") {
   const Ran load_store = run(nothing + "GSHMEM_NIC=none " GSHMEM_INFO_PROGRAM " --gdr-proof");
   CHECK(load_store.status == 2);
   CHECK_THAT(load_store.output, Catch::Contains("load/store only"));
+}
+
+TEST_CASE("load_store_is_compared_with_a_network_by_the_clock") {
+  const Jobs jobs(Config::from_env(), false);
+  Config on = proof_config(Config::from_env(), true), off;
+  on.device = DeviceChoice::kCpu;
+  off = on;
+  on.p2p = true;
+  on.nic = NicKind::kNone;
+  off.nic = NicKind::kSoft;
+  const Plan plan{.repeats = 2,
+                  .latency_bytes = {8},
+                  .bandwidth_bytes = {65536},
+                  .calls = 10,
+                  .messages = 100,
+                  .volume = 1 << 20};
+  const Comparison both = compare(jobs, plan, on, off);
+  CHECK(both.on.error + both.off.error == "");
+  CHECK(both.on.network == "load/store");
+  CHECK_THAT(both.off.network, Catch::Contains("mlx5_0"));
+  CHECK_FALSE(both.modelled);
+  CHECK(both.series.size() == 3);
+  for (const Series& series : both.series) {
+    for (const Figures* figures : {&series.on, &series.off}) {
+      CHECK(figures->values.size() == 2);
+      CHECK(std::ranges::min(figures->values) > 0);
+      CHECK(figures->cpu.size() == (series.quantity == Quantity::kLatency ? 0 : 2));
+    }
+  }
+
+  // A side that does not start leaves the other one, and every repeat of it.
+  on.nic = NicKind::kSoft;
+  on.p2p = false;
+  on.nic_devices = "=no_such";
+  const Comparison one = compare(jobs, plan, on, off);
+  CHECK_THAT(one.on.error, Catch::Contains("no_such"));
+  CHECK(one.off.good());
+  CHECK(one.series.at(0).on.values.empty());
+  CHECK(one.series.at(0).off.values.size() == 2);
 }
 
 TEST_CASE("a_verdict_follows_from_each_criterion") {
