@@ -1,6 +1,10 @@
 #include "host/base/memory_limit.h"
 
+#include "host/base/error.h"
 #include "host/base/files.h"
+
+#include <sys/resource.h>
+#include <sys/sysinfo.h>
 
 #include <algorithm>
 #include <sstream>
@@ -48,6 +52,19 @@ std::optional<std::uint64_t> cgroup_memory(const std::filesystem::path& root) {
 MemoryBound memory_bound(std::uint64_t machine, std::optional<std::uint64_t> group) {
   if (group && *group < machine) return {*group, "cgroup's memory limit"};
   return {machine, "host's memory"};
+}
+
+MemoryBound memory_bound() {
+  struct sysinfo info {};
+  check_errno(::sysinfo(&info), "sysinfo");
+  return memory_bound((info.totalram + info.totalswap) * info.mem_unit, cgroup_memory());
+}
+
+std::optional<std::uint64_t> address_limit() {
+  rlimit limit{};
+  check_errno(::getrlimit(RLIMIT_AS, &limit), "getrlimit");
+  if (limit.rlim_cur == RLIM_INFINITY) return std::nullopt;
+  return limit.rlim_cur;
 }
 
 }  // namespace gshmem

@@ -23,5 +23,11 @@ struct MemoryBound {
   }
 };
 [[nodiscard]] MemoryBound memory_bound(std::uint64_t machine, std::optional<std::uint64_t> group);
+/// Returns that of this process and machine; swap space counts.
+[[nodiscard]] MemoryBound memory_bound();
+
+/// Returns how many bytes of addresses a process may have (RLIMIT_AS); nothing when there is no
+/// limit.
+[[nodiscard]] std::optional<std::uint64_t> address_limit();
 
 }  // namespace gshmem

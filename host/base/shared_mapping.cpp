@@ -34,21 +34,24 @@ Registry& registry() {
 
 }  // namespace
 
-SharedMapping::SharedMapping(const Fd& segment, std::uint64_t bytes, std::uint64_t alignment)
-    : reserved_(bytes + alignment) {
+SharedMapping::SharedMapping(const Fd& segment, const Pieces& pieces, std::uint64_t alignment)
+    : reserved_(pieces.stride * pieces.count + alignment) {
   range_ =
       ::mmap(nullptr, reserved_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   require(range_ != MAP_FAILED, GSHMEMX_ERROR_OUT_OF_MEMORY,
           strprintf("cannot reserve %lu bytes of addresses", reserved_));
   const std::uintptr_t first = reinterpret_cast<std::uintptr_t>(range_) + alignment - 1;
   base_ = reinterpret_cast<char*>(first / alignment * alignment);
-  void* const at = ::mmap(base_, bytes, PROT_READ | PROT_WRITE,
-                          MAP_SHARED | MAP_FIXED | MAP_NORESERVE, segment.get(), 0);
-  if (at != MAP_FAILED) return;
-  const int error = errno;
-  ::munmap(range_, reserved_);
-  throw Error(GSHMEMX_ERROR_SYSTEM,
-              strprintf("mmap of a segment of %lu bytes: %s", bytes, std::strerror(error)));
+  for (std::uint64_t i = 0; i < pieces.count; ++i) {
+    void* const at = ::mmap(base_ + i * pieces.stride, pieces.bytes, PROT_READ | PROT_WRITE,
+                            MAP_SHARED | MAP_FIXED | MAP_NORESERVE, segment.get(),
+                            static_cast<off_t>(i * pieces.bytes));
+    if (at != MAP_FAILED) continue;
+    const int error = errno;
+    ::munmap(range_, reserved_);
+    throw Error(GSHMEMX_ERROR_SYSTEM, strprintf("mmap of a segment of %lu bytes: %s", pieces.bytes,
+                                                std::strerror(error)));
+  }
 }
 
 SharedMapping::~SharedMapping() { ::munmap(range_, reserved_); }
@@ -79,7 +82,7 @@ void SharedMapping::clear(std::uint64_t at) noexcept {
   placed_.erase(found);
 }
 
-std::shared_ptr<SharedMapping> map_shared(const Fd& segment, std::uint64_t bytes,
+std::shared_ptr<SharedMapping> map_shared(const Fd& segment, const Pieces& pieces,
                                           std::uint64_t alignment) {
   struct stat file {};
   check_errno(::fstat(segment.get(), &file), "fstat");
@@ -88,7 +91,7 @@ std::shared_ptr<SharedMapping> map_shared(const Fd& segment, std::uint64_t bytes
   std::weak_ptr<SharedMapping>& known = all.by_segment[{file.st_dev, file.st_ino}];
   std::shared_ptr<SharedMapping> mapping = known.lock();
   if (!mapping) {
-    mapping = std::make_shared<SharedMapping>(segment, bytes, alignment);
+    mapping = std::make_shared<SharedMapping>(segment, pieces, alignment);
     known = mapping;
   }
   std::erase_if(all.by_segment, [](const auto& entry) { return entry.second.expired(); });
@@ -103,7 +106,7 @@ void require_file_size(std::uint64_t bytes) {
   require(bytes <= limit.rlim_cur, GSHMEMX_ERROR_SYSTEM, [&] {
     return strprintf(
         "shared memory needs a segment of %s, and RLIMIT_FSIZE (ulimit -f) allows %s; raise "
-        "it, or lower GSHMEM_SYMMETRIC_SIZE",
+        "it, or use less symmetric memory (GSHMEM_SYMMETRIC_SIZE)",
         size_text(bytes).c_str(), size_text(limit.rlim_cur).c_str());
   });
 }

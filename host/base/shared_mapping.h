@@ -11,10 +11,16 @@
 
 namespace gshmem {
 
-/// A mapping of `bytes` bytes of a segment; its base is a multiple of `alignment`.
+/// The pieces of a segment, one after another there, and mapped `stride` apart. Between them are
+/// addresses without memory, which take nothing, not even in a core dump.
+struct Pieces {
+  std::uint64_t bytes, stride, count;
+};
+
+/// A mapping of the pieces of a segment; its base is a multiple of `alignment`.
 class SharedMapping {
  public:
-  SharedMapping(const Fd& segment, std::uint64_t bytes, std::uint64_t alignment);
+  SharedMapping(const Fd& segment, const Pieces& pieces, std::uint64_t alignment);
   ~SharedMapping();
   SharedMapping(const SharedMapping&) = delete;
   [[nodiscard]] char* base() const noexcept { return base_; }
@@ -40,8 +46,14 @@ class SharedMapping {
 /// Returns the process's mapping of this segment, which the first call makes. Ownership is shared,
 /// because the PE that leaves last unmaps. Errors: GSHMEMX_ERROR_OUT_OF_MEMORY,
 /// GSHMEMX_ERROR_SYSTEM.
-[[nodiscard]] std::shared_ptr<SharedMapping> map_shared(const Fd& segment, std::uint64_t bytes,
+[[nodiscard]] std::shared_ptr<SharedMapping> map_shared(const Fd& segment, const Pieces& pieces,
                                                         std::uint64_t alignment);
+/// Maps a segment that is one piece.
+[[nodiscard]] inline std::shared_ptr<SharedMapping> map_shared(const Fd& segment,
+                                                               std::uint64_t bytes,
+                                                               std::uint64_t alignment) {
+  return map_shared(segment, Pieces{bytes, bytes, 1}, alignment);
+}
 
 /// Makes an anonymous shared-memory file of `bytes` zero bytes.
 [[nodiscard]] Fd make_segment(const char* name, std::uint64_t bytes);

@@ -1,5 +1,5 @@
-// Runs the phases of init: each runs on every PE, and a failure on one PE fails on all, with its
-// reason. Included by all code that makes something that all PEs must have.
+// Runs the phases of init and of growth: each runs on every PE, and a failure on one PE fails on
+// all, with its reason. Included by all code that makes something that all PEs must have.
 #pragma once
 
 #include "host/base/collectives.h"
@@ -28,8 +28,9 @@ inline int remoteness(int code) {
 }
 
 /// Throws when the phase failed on any PE. It throws this PE's own error, unless that is only the
-/// effect of another PE's.
-inline void check_reports(const std::vector<PhaseReport>& reports, int me) {
+/// effect of another PE's. The text of another PE's begins with `failed`.
+inline void check_reports(const std::vector<PhaseReport>& reports, int me,
+                          const char* failed = "init failed") {
   const PhaseReport* cause = nullptr;
   const PhaseReport& mine = reports[static_cast<std::size_t>(me)];
   for (const PhaseReport& report : reports) {
@@ -40,12 +41,13 @@ inline void check_reports(const std::vector<PhaseReport>& reports, int me) {
   if (mine.code != GSHMEMX_SUCCESS && remoteness(mine.code) == remoteness(cause->code))
     throw AgreedError(static_cast<gshmemx_status>(mine.code), mine.reason);
   throw AgreedError(static_cast<gshmemx_status>(cause->code),
-                    strprintf("init failed on PE %td: %s", cause - reports.data(), cause->reason));
+                    strprintf("%s on PE %td: %s", failed, cause - reports.data(), cause->reason));
 }
 
-/// Runs one phase on every PE; throws AgreedError on all of them when it failed on any.
+/// Runs one phase on every PE; throws AgreedError on all of them when it failed on any (see
+/// check_reports).
 template <class Phase>
-void together(Collectives& ranks, const Phase& phase) {
+void together(Collectives& ranks, const Phase& phase, const char* failed_text = "init failed") {
   PhaseReport mine;
   try {
     phase();
@@ -59,7 +61,8 @@ void together(Collectives& ranks, const Phase& phase) {
   // Texts are exchanged only after a failure.
   const std::vector<int> codes = allgather(ranks, mine.code);
   const auto failed = [](int code) { return code != GSHMEMX_SUCCESS; };
-  if (std::ranges::any_of(codes, failed)) check_reports(allgather(ranks, mine), ranks.rank());
+  if (std::ranges::any_of(codes, failed))
+    check_reports(allgather(ranks, mine), ranks.rank(), failed_text);
 }
 
 }  // namespace gshmem

@@ -18,12 +18,11 @@ void HostChecks::report_no_team(const char* call, const char* argument) noexcept
   GSHMEM_LOG_LIMITED(LogLevel::kWarn, "%s", no_team_text(call, argument).c_str());
 }
 
-/// Registered memory is beyond the heap. The state may be another PE's, whose heap is not known.
+/// The state may be another PE's, whose heap is not known.
 bool HostChecks::is_one_allocation(const abi::DeviceState& state, const char* call,
                                    const char* argument, const void* p,
                                    std::size_t bytes) noexcept {
   if (!allocations_ || state.heap != pe_.state().heap) return true;
-  if (static_cast<const char*>(p) >= state.heap + state.heap_bytes) return true;
   try {
     const std::string wrong = pe_.heap().complaint(p, bytes);
     if (wrong.empty()) return true;

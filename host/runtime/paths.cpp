@@ -29,7 +29,8 @@ Paths::Paths(const Config& config, control::Plane& plane, Gpu* gpu, abi::DeviceS
                         other, group().host_of(other).c_str(), group().host_of(0).c_str()));
 }
 
-void Paths::open(std::uint64_t symmetric_bytes) {
+void Paths::open(std::uint64_t symmetric_bytes, std::uint64_t host_room) {
+  host_room_ = host_room;
   if (gpu_) agree_on_sharing();
   make_window(abi::kInternalBytes + symmetric_bytes + Teams::bytes_at_end(config_.teams));
   publish();
@@ -79,17 +80,23 @@ p2p::FabricUse Paths::fabric_use(const std::vector<int>& local_groups) const {
                                                            : p2p::FabricUse::kAuto;
 }
 
-/// Returns the size of the addresses after each heap, which is the same on all PEs, if a window has
-/// at most `slots` heaps.
+/// Returns the size of the addresses after each heap, for growth and for registered memory, if a
+/// window has at most `slots` heaps. It is the same on all PEs. Both kinds of memory together do
+/// not exceed that of a GPU.
 std::uint64_t Paths::bytes_to_lend(std::uint64_t heap_bytes, std::size_t slots) const {
-  if (config_.registered_size != 0) return config_.registered_size;
-  std::uint64_t wanted = gpu_ ? 0 : heap_bytes;
-  for (const GpuUse& use : gpu_uses_) wanted = std::max(wanted, use.memory_bytes);
+  std::uint64_t largest_gpu = 0;
+  for (const GpuUse& use : gpu_uses_) largest_gpu = std::max(largest_gpu, use.memory_bytes);
+  std::uint64_t growth = gpu_ ? largest_gpu : host_room_;
+  if (config_.symmetric_limit != 0) growth = std::min(growth, config_.symmetric_limit);
+  growth = config_.symmetric_growth ? growth - std::min(growth, config_.symmetric_size) : 0;
   // A process has 128 TiB; the driver (580) provides a range of 64 TiB, and none of 128.
   constexpr std::uint64_t kMost = std::uint64_t{1} << 45;
   const std::uint64_t most = kMost / slots;
-  const std::uint64_t begin = std::bit_ceil(heap_bytes);
-  return std::min(wanted, most - std::min(most, begin));
+  const std::uint64_t room = most - std::min(most, std::bit_ceil(heap_bytes));
+  if (config_.registered_size != 0)
+    return config_.registered_size +
+           std::min(growth, room - std::min(room, config_.registered_size));
+  return std::min(gpu_ ? largest_gpu : heap_bytes + growth, room);
 }
 
 void Paths::make_window(std::uint64_t bytes) {

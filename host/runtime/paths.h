@@ -27,10 +27,11 @@ class Paths {
   /// GSHMEMX_ERROR_NOT_SUPPORTED when variables leave PEs without a path, whatever the hardware; it
   /// names the hosts or the variables.
   Paths(const Config& config, control::Plane& plane, Gpu* gpu, abi::DeviceState& state);
-  /// Collective. Maps the heaps and fills in what device code knows about mapped PEs and about this
-  /// one's number among them. Errors: GSHMEMX_ERROR_GPU_NOT_SELECTED for too many PEs on a GPU,
-  /// those of the window, and GSHMEMX_ERROR_NOT_SUPPORTED for a PE without a path.
-  void open(std::uint64_t symmetric_bytes);
+  /// Collective. In CPU mode a heap may grow to `host_room` bytes. Maps the heaps and fills in what
+  /// device code knows about mapped PEs and about this one's number among them. Errors:
+  /// GSHMEMX_ERROR_GPU_NOT_SELECTED for too many PEs on a GPU, those of the window, and
+  /// GSHMEMX_ERROR_NOT_SUPPORTED for a PE without a path.
+  void open(std::uint64_t symmetric_bytes, std::uint64_t host_room);
   /// Unmaps the heaps, in the GPU's context.
   void close() { window_.reset(); }
 
@@ -78,6 +79,7 @@ class Paths {
   int pes_on_gpu_ = 0;
   bool by_mps_ = false;
   std::vector<std::int32_t> slots_;  ///< in CPU mode state_.slots points to it
+  std::uint64_t host_room_ = 0;
   std::unique_ptr<p2p::PeerWindow> window_;
 };
 

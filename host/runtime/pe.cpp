@@ -1,6 +1,7 @@
 #include "host/runtime/pe.h"
 
 #include "host/base/log.h"
+#include "host/base/memory_limit.h"
 #include "host/base/reminder.h"
 #include "host/base/thread.h"
 #include "host/base/together.h"
@@ -109,12 +110,13 @@ void Pe::init() {
     paths_ = std::make_unique<Paths>(options_.config, *plane_, gpu_.get(), state_);
   });
   const std::shared_ptr<void> in_gpu = gpu_ ? gpu_->enter() : nullptr;
+  std::uint64_t host_room = 0;
   together(ranks(), [&] {
-    agree_on_mode();
+    host_room = agree_on_mode();
     agree_on_config();
     start_order_check();
   });
-  together(ranks(), [&] { or_hang_up(local, [&] { make_memory(); }); });
+  together(ranks(), [&] { or_hang_up(local, [&] { make_memory(host_room); }); });
   together(ranks(), [&] {
     or_hang_up(local, [&] { network_.open({*plane_, gpu_.get(), *paths_, heap_mapping_.get()}); });
   });
@@ -204,16 +206,31 @@ void Pe::warn_kernels_lack_gpu(const std::string& why) const {
   if (state_.my_pe == 0) GSHMEM_WARN("%s; the PEs run in CPU mode; %s", no_gpu.c_str(), kWaysOut);
 }
 
-/// Errors: the same on all PEs, as in the next function.
-void Pe::agree_on_mode() {
-  const std::vector<int> on_gpu = allgather(ranks(), gpu_ ? 1 : 0);
-  for (std::size_t pe = 0; pe < on_gpu.size(); ++pe) {
-    require(on_gpu[pe] == on_gpu[0], GSHMEMX_ERROR_GPU_NOT_SELECTED, [&] {
-      return strprintf("PE 0 runs %s, PE %zu %s; set GSHMEM_DEVICE the same on all PEs",
-                       on_gpu[0] ? "on a GPU" : "in CPU mode", pe,
-                       on_gpu[pe] ? "on a GPU" : "in CPU mode");
-    });
+/// Returns how large heaps in host memory may become, which is the same on all PEs. Errors: the
+/// same on all PEs, as in the next function.
+std::uint64_t Pe::agree_on_mode() {
+  struct Mode {
+    std::uint64_t on_gpu, host_room;
+  };
+  Mode mine{gpu_ ? 1u : 0u, 0};
+  if (!gpu_) {
+    const auto neighbours = static_cast<std::uint64_t>(group().size());
+    mine.host_room = memory_bound().bytes / neighbours;
+    // Every PE of the host reserves the addresses of all, and many other things need some, too.
+    if (const auto limit = address_limit())
+      mine.host_room = std::min(mine.host_room, *limit / neighbours / 16);
   }
+  const std::vector<Mode> all = allgather(ranks(), mine);
+  std::uint64_t room = mine.host_room;
+  for (std::size_t pe = 0; pe < all.size(); ++pe) {
+    require(all[pe].on_gpu == all[0].on_gpu, GSHMEMX_ERROR_GPU_NOT_SELECTED, [&] {
+      return strprintf("PE 0 runs %s, PE %zu %s; set GSHMEM_DEVICE the same on all PEs",
+                       all[0].on_gpu != 0 ? "on a GPU" : "in CPU mode", pe,
+                       all[pe].on_gpu != 0 ? "on a GPU" : "in CPU mode");
+    });
+    room = std::min(room, all[pe].host_room);
+  }
+  return room;
 }
 
 void Pe::start_order_check() {
@@ -238,7 +255,7 @@ void Pe::agree_on_config() {
   config_require_same(all);
 }
 
-void Pe::make_memory() {
+void Pe::make_memory(std::uint64_t host_room) {
   const std::uint64_t symmetric_size = options_.config.symmetric_size;
   require(symmetric_size <= UINT64_MAX / 4, GSHMEMX_ERROR_OUT_OF_MEMORY,
           "symmetric heap of " + size_text(symmetric_size) + " is larger than any address space");
@@ -246,11 +263,11 @@ void Pe::make_memory() {
   require(options_.config.registered_size < kAddresses, GSHMEMX_ERROR_OUT_OF_MEMORY,
           strprintf("GSHMEM_REGISTERED_SIZE=%lu: a process has 128T of addresses at most",
                     options_.config.registered_size));
-  paths_->open(symmetric_size);
+  paths_->open(symmetric_size, host_room);
   const p2p::PeerWindow& window = paths_->window();
   heap_ = std::make_unique<SymmetricHeap>(
       SymmetricHeap::Memory{state_.heap, state_.heap_bytes, window.alignment(), gpu_.get()},
-      ranks(), [this] {
+      growth(), ranks(), [this] {
         faults_.require_running();
         GSHMEM_ORDER(checker->quiet(state_, -1);)  // such calls are barriers, too
       });

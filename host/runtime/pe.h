@@ -157,10 +157,17 @@ class Pe {
   void wait_for_reports() noexcept;
   void choose_gpu();
   void warn_kernels_lack_gpu(const std::string& why) const;
-  void agree_on_mode();
+  [[nodiscard]] std::uint64_t agree_on_mode();
   void agree_on_config();
   void start_order_check();
-  void make_memory();
+  void make_memory(std::uint64_t host_room);
+  // Growth of the heap: pe_growth.cpp.
+  [[nodiscard]] SymmetricHeap::Growth growth();
+  [[nodiscard]] std::uint64_t add_to_heap(std::uint64_t bytes, std::uint64_t alignment);
+  /// Collective over the host: maps what the PEs lend at `offset`, and makes it accessible to the
+  /// NICs.
+  void map_at(std::uint64_t offset, const p2p::LentMemory& lent, std::uint64_t bytes);
+  void unmap_at(std::uint64_t offset) noexcept;
   void publish();
   void withdraw() noexcept;
   /// Waits until everything that was posted on the network path is complete, or the PE is stopped.

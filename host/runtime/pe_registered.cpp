@@ -69,21 +69,14 @@ void* Pe::register_symmetric(const char* call, const SymmetricBuffer& buffer) {
   try {
     step_of(call, [&] {
       try {
-        window.map_lent(offset, lent);
-        char* at = state_.heap + offset;
-        for (const p2p::LentMemory::Piece& piece : lent.pieces) {
-          if (gpu_) gpu_->complete_memory_calls_on(at);
-          at += piece.bytes;
-        }
-        network_.register_memory(offset, buffer.bytes);
+        map_at(offset, lent, buffer.bytes);
       } catch (const Error& error) {
         throw Error(error.code(), strprintf("%s: %s", call, error.what()));
       }
     });
     network_.exchange_keys(offset, keys);
   } catch (...) {
-    network_.unregister_memory(offset);
-    window.unmap_lent(offset);
+    unmap_at(offset);
     registered_->release(offset);
     throw;
   }
@@ -109,8 +102,7 @@ void Pe::unregister_symmetric(const char* call, void* symmetric, std::size_t byt
     });
   }
   registered_->release(offset);
-  network_.unregister_memory(offset);
-  paths_->window().unmap_lent(offset);
+  unmap_at(offset);
 }
 
 }  // namespace gshmem

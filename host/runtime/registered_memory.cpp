@@ -12,6 +12,7 @@ RegisteredMemory::RegisteredMemory(const Place& place, abi::RegisteredRange* row
 void RegisteredMemory::require_new(const char* call, const void* buffer, std::size_t bytes) const {
   const auto begin = reinterpret_cast<std::uintptr_t>(buffer);
   for (const auto& [offset, known] : buffers_) {
+    if (known.begin == 0) continue;
     require(begin >= known.begin + known.bytes || begin + bytes <= known.begin,
             GSHMEMX_ERROR_INVALID_VALUE, [&, &of = known] {
               return strprintf(
@@ -25,7 +26,7 @@ void RegisteredMemory::require_new(const char* call, const void* buffer, std::si
 void RegisteredMemory::require_known(const char* call, const void* symmetric, std::uint64_t offset,
                                      std::size_t bytes) const {
   const auto found = buffers_.find(offset);
-  require(found != buffers_.end(), GSHMEMX_ERROR_INVALID_VALUE,
+  require(found != buffers_.end() && found->second.begin != 0, GSHMEMX_ERROR_INVALID_VALUE,
           strprintf("%s: argument mmap_ptr = %p is not registered", call, symmetric));
   require(found->second.bytes == bytes, GSHMEMX_ERROR_INVALID_VALUE, [&, &of = found->second] {
     return strprintf("%s: argument size = %zu, but %p was registered with %lu bytes", call, bytes,
@@ -36,8 +37,9 @@ void RegisteredMemory::require_known(const char* call, const void* symmetric, st
 std::uint64_t RegisteredMemory::reserve(const char* call, std::size_t bytes,
                                         std::optional<std::uint64_t> wish) {
   require(buffers_.size() < abi::kMaxRegistered, GSHMEMX_ERROR_OUT_OF_MEMORY,
-          strprintf("%s: %u buffers are registered, as many as there may be", call,
-                    abi::kMaxRegistered));
+          strprintf("%s: %u buffers are registered, or are later parts of the heap, as many as "
+                    "there may be",
+                    call, abi::kMaxRegistered));
   require(bytes <= allocator_.largest_free(), GSHMEMX_ERROR_OUT_OF_MEMORY, [&] {
     return strprintf(
         "%s: argument size = %zu: of %s of addresses for registered memory %lu are free, %lu of "
@@ -49,6 +51,23 @@ std::uint64_t RegisteredMemory::reserve(const char* call, std::size_t bytes,
   std::uint64_t at = wish.value_or(0) - place_.begin;
   if (!wish || !allocator_.allocate_at(at, bytes)) at = allocator_.allocate(bytes);
   const std::uint64_t offset = place_.begin + at;
+  buffers_[offset].bytes = bytes;
+  return offset;
+}
+
+std::uint64_t RegisteredMemory::reserve_part(std::uint64_t bytes, std::uint64_t alignment) {
+  require(buffers_.size() < abi::kMaxRegistered, GSHMEMX_ERROR_OUT_OF_MEMORY,
+          strprintf("it has %u parts, with registered memory, as many as there may be",
+                    abi::kMaxRegistered));
+  const auto at = allocator_.try_allocate(bytes, alignment);
+  require(at.has_value(), GSHMEMX_ERROR_OUT_OF_MEMORY, [&] {
+    return strprintf(
+        "%s needed, and of %s of addresses beside it %s are free, %s of them in one piece; raise "
+        "GSHMEM_SYMMETRIC_LIMIT",
+        size_text(bytes).c_str(), size_text(allocator_.capacity()).c_str(),
+        size_text(allocator_.bytes_free()).c_str(), size_text(allocator_.largest_free()).c_str());
+  });
+  const std::uint64_t offset = place_.begin + *at;
   buffers_[offset].bytes = bytes;
   return offset;
 }

@@ -1,7 +1,8 @@
-// The list of registered memory: its offsets in the symmetric address range, and the rows by which
-// device code and checks find it. Included by Pe. Accesses no memory but the rows. Invariant: PEs
-// register and unregister alike, so the offsets of all PEs are the same; each PE has its own
-// buffers.
+// The list of the symmetric memory beyond the heaps' first parts: registered memory of the program,
+// and the parts by which heaps have grown. It has their offsets in the symmetric address range, and
+// the rows by which device code and checks find them. Included by Pe. Accesses no memory but the
+// rows. Invariant: PEs register, unregister and grow alike, so the offsets of all PEs are the same;
+// each PE has its own buffers.
 #pragma once
 
 #include <gshmem/abi/state.h>
@@ -36,7 +37,11 @@ class RegisteredMemory {
   /// use.
   [[nodiscard]] std::uint64_t reserve(const char* call, std::size_t bytes,
                                       std::optional<std::uint64_t> wish);
-  /// Device code finds the memory from now on, with the keys that are in `keys`.
+  /// Returns an offset for a part of the heap, whose alignment is a power of two. Errors:
+  /// GSHMEMX_ERROR_OUT_OF_MEMORY, in the same cases.
+  [[nodiscard]] std::uint64_t reserve_part(std::uint64_t bytes, std::uint64_t alignment);
+  /// Device code finds the memory from now on, with the keys that are in `keys`. `buffer` is null
+  /// for a part of the heap, which is never registered.
   void publish(std::uint64_t offset, const void* buffer, std::size_t bytes,
                const abi::RegisteredRange& keys);
   /// Releases an offset of reserve; device code no longer finds the memory.
@@ -44,7 +49,7 @@ class RegisteredMemory {
 
  private:
   struct Buffer {
-    std::uintptr_t begin = 0;
+    std::uintptr_t begin = 0;  ///< 0: it is a part of the heap
     std::uint64_t bytes = 0;
     abi::RegisteredRange* row = nullptr;
   };

@@ -3,8 +3,10 @@
 #include <gshmem/abi/state.h>
 
 #include "host/base/log.h"
+#include "host/base/together.h"
 #include "host/runtime/same_call.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 
@@ -21,18 +23,36 @@ auto named(const char* call, const Work& work) {
   }
 }
 
+std::uint64_t rounded_up(std::uint64_t bytes, std::uint64_t unit) {
+  return (bytes + unit - 1) / unit * unit;
+}
+
 }  // namespace
 
-SymmetricHeap::SymmetricHeap(const Memory& memory, Collectives& ranks,
+SymmetricHeap::SymmetricHeap(const Memory& memory, const Growth& growth, Collectives& ranks,
                              std::function<void()> require_running)
     : memory_(memory),
       ranks_(ranks),
       require_running_(std::move(require_running)),
-      allocator_(memory.bytes - abi::kInternalBytes, OffsetAllocator::kGranularity,
-                 abi::kInternalBytes) {}
+      growth_(growth) {
+  constexpr std::uint64_t kBegin = abi::kInternalBytes;
+  parts_.push_back(
+      {kBegin, OffsetAllocator(memory.bytes - kBegin, OffsetAllocator::kGranularity, kBegin)});
+  growth_.limit = std::max(growth_.limit, capacity());
+}
 
-char* SymmetricHeap::at(std::uint64_t offset) const {
-  return memory_.heap + abi::kInternalBytes + offset;
+std::uint64_t SymmetricHeap::capacity() const {
+  std::uint64_t bytes = 0;
+  for (const Part& part : parts_) bytes += part.blocks.capacity();
+  return bytes;
+}
+
+char* SymmetricHeap::at(const Place& place) const {
+  return memory_.heap + parts_[place.part].begin + place.offset;
+}
+
+std::uint64_t SymmetricHeap::offset_of(const Place& place) const {
+  return parts_[place.part].begin + place.offset - abi::kInternalBytes;
 }
 
 void SymmetricHeap::agree(const char* call, std::uint64_t size, std::uint64_t alignment) {
@@ -40,18 +60,25 @@ void SymmetricHeap::agree(const char* call, std::uint64_t size, std::uint64_t al
   require_same_call(ranks_, call, size, alignment);
 }
 
-std::uint64_t SymmetricHeap::offset_of(const char* call, const void* ptr) const {
-  const char* first = at(0);
-  const char* p = static_cast<const char*>(ptr);
-  require(p >= first && p < first + allocator_.capacity(), GSHMEMX_ERROR_INVALID_VALUE,
-          strprintf("%s: argument ptr = %p is not in the symmetric heap", call, ptr));
-  return static_cast<std::uint64_t>(p - first);
+std::optional<SymmetricHeap::Place> SymmetricHeap::find(const void* ptr) const {
+  const auto offset = static_cast<std::uint64_t>(static_cast<const char*>(ptr) - memory_.heap);
+  for (std::size_t i = 0; i < parts_.size(); ++i) {
+    const Part& part = parts_[i];
+    if (offset - part.begin < part.blocks.capacity()) return Place{i, offset - part.begin};
+  }
+  return std::nullopt;
 }
 
-std::uint64_t SymmetricHeap::size_of(const char* call, const void* ptr,
-                                     std::uint64_t offset) const {
+SymmetricHeap::Place SymmetricHeap::place_of(const char* call, const void* ptr) const {
+  const std::optional<Place> place = find(ptr);
+  require(place.has_value(), GSHMEMX_ERROR_INVALID_VALUE,
+          strprintf("%s: argument ptr = %p is not in the symmetric heap", call, ptr));
+  return *place;
+}
+
+std::uint64_t SymmetricHeap::size_of(const char* call, const void* ptr, const Place& place) const {
   try {
-    return allocator_.size_of(offset);
+    return parts_[place.part].blocks.size_of(place.offset);
   } catch (const Error& error) {
     throw Error(error.code(), strprintf("%s: argument ptr = %p: %s", call, ptr, error.what()));
   }
@@ -71,21 +98,86 @@ void* SymmetricHeap::allocate(const char* call, std::size_t bytes, std::size_t a
   return result;
 }
 
-/// Returns null when the heap is full, on every PE alike: same calls, same heap. A request larger
-/// than the whole heap counts as out of memory, also if the allocator calls it invalid.
+/// Returns null when the heap is full and does not grow, on every PE alike: same calls, same heap.
+/// A request larger than any heap counts as out of memory, also if the allocator calls it invalid.
 void* SymmetricHeap::room_for(const char* call, std::size_t bytes, std::size_t alignment) {
-  try {
-    require(bytes <= capacity(), GSHMEMX_ERROR_OUT_OF_MEMORY,
-            size_text(bytes) + " requested of a heap of " + size_text(capacity()));
-    require(alignment <= memory_.alignment, GSHMEMX_ERROR_OUT_OF_MEMORY,
-            strprintf("argument alignment = %zu is larger than that of the heap, %lu", alignment,
-                      memory_.alignment));
-    const std::lock_guard change(blocks_mutex_);
-    return at(allocator_.allocate(bytes, alignment));
-  } catch (const Error& error) {
-    GSHMEM_WARN("%s: %s; raise GSHMEM_SYMMETRIC_SIZE", call, error.what());
+  const auto none = [&](const std::string& why) {
+    GSHMEM_WARN("%s: %s", call, why.c_str());
     return nullptr;
+  };
+  if (alignment > memory_.alignment)
+    return none(
+        strprintf("argument alignment = %zu is larger than that of the heap, %lu; raise "
+                  "GSHMEM_SYMMETRIC_SIZE",
+                  alignment, memory_.alignment));
+  if (bytes > growth_.limit)
+    return none(strprintf("%s requested of a heap of %s; raise %s", size_text(bytes).c_str(),
+                          size_text(growth_.limit).c_str(), growth_.variable));
+  if (void* const found = room_in_parts(bytes, alignment)) return found;
+  try {
+    grow(bytes, alignment);
+  } catch (const AgreedError& error) {
+    return none(fullness(bytes, alignment) + ", and it does not grow: " + error.what());
   }
+  if (void* const found = room_in_parts(bytes, alignment)) return found;
+  return none(fullness(bytes, alignment) + "; raise " + growth_.variable);
+}
+
+void* SymmetricHeap::room_in_parts(std::size_t bytes, std::size_t alignment) {
+  const std::lock_guard change(blocks_mutex_);
+  for (std::size_t i = 0; i < parts_.size(); ++i) {
+    if (const auto offset = parts_[i].blocks.try_allocate(bytes, alignment))
+      return at({i, *offset});
+  }
+  return nullptr;
+}
+
+std::string SymmetricHeap::fullness(std::size_t bytes, std::size_t alignment) const {
+  std::uint64_t free = 0, largest = 0;
+  for (const Part& part : parts_) {
+    free += part.blocks.bytes_free();
+    largest = std::max(largest, part.blocks.largest_free());
+  }
+  return strprintf(
+      "symmetric heap: %s requested (aligned to %zu), %s of %s free, largest free block %s",
+      size_text(bytes).c_str(), alignment, size_text(free).c_str(), size_text(capacity()).c_str(),
+      size_text(largest).c_str());
+}
+
+/// Returns the size of a part for a block that needs `needed` bytes. Several fit into it when there
+/// have been many, and many when they are small, so that parts are few. Blocks of one size leave
+/// nothing over.
+std::uint64_t SymmetricHeap::wanted_for(std::uint64_t needed) const {
+  constexpr std::uint64_t kShareOfHeap = 8, kShareOfStep = 4;
+  const std::uint64_t least = std::max(needed, capacity() / kShareOfHeap);
+  const std::uint64_t unit = needed < growth_.step / kShareOfStep ? growth_.step : needed;
+  const std::uint64_t room = growth_.limit - capacity();
+  return std::min(rounded_up(least, unit), room / growth_.granularity * growth_.granularity);
+}
+
+/// Adds a part in which such a block fits, if the limit allows it; a smaller one if there is no
+/// memory for a larger one. Errors: those of Growth::add.
+void SymmetricHeap::grow(std::uint64_t bytes, std::uint64_t alignment) {
+  const std::uint64_t needed = rounded_up(bytes, growth_.granularity);
+  if (!growth_.add || needed > growth_.limit - capacity()) return;
+  const std::uint64_t align = std::max(alignment, growth_.granularity);
+  const std::uint64_t wanted = wanted_for(needed);
+  if (wanted > needed) {
+    try {
+      return add_part(wanted, align);
+    } catch (const AgreedError& error) {
+      GSHMEM_INFO("the heap grows by less than %s: %s", size_text(wanted).c_str(), error.what());
+    }
+  }
+  add_part(needed, align);
+}
+
+void SymmetricHeap::add_part(std::uint64_t bytes, std::uint64_t alignment) {
+  const std::uint64_t begin = growth_.add(bytes, alignment);
+  const std::lock_guard change(blocks_mutex_);
+  parts_.push_back({begin, OffsetAllocator(bytes, OffsetAllocator::kGranularity, begin)});
+  GSHMEM_INFO("symmetric heap: %s more, %s in all", size_text(bytes).c_str(),
+              size_text(capacity()).c_str());
 }
 
 std::unique_lock<std::mutex> SymmetricHeap::enter(const char* call, std::uint64_t argument) {
@@ -97,11 +189,11 @@ std::unique_lock<std::mutex> SymmetricHeap::enter(const char* call, std::uint64_
 void SymmetricHeap::free(const char* call, void* ptr) {
   if (!ptr) return;
   const std::lock_guard lock(mutex_);
-  const std::uint64_t offset = offset_of(call, ptr);
-  (void)size_of(call, ptr, offset);  // before any PE waits: a bad address is this PE's error alone
-  agree(call, 0, offset);            // this is also the barrier that the specification requires
+  const Place place = place_of(call, ptr);
+  (void)size_of(call, ptr, place);   // before any PE waits: a bad address is this PE's error alone
+  agree(call, 0, offset_of(place));  // this is also the barrier that the specification requires
   const std::lock_guard change(blocks_mutex_);
-  allocator_.free(offset);
+  parts_[place.part].blocks.free(place.offset);
 }
 
 void* SymmetricHeap::reallocate(const char* call, void* ptr, std::size_t bytes) {
@@ -111,31 +203,34 @@ void* SymmetricHeap::reallocate(const char* call, void* ptr, std::size_t bytes) 
     return nullptr;
   }
   const std::lock_guard lock(mutex_);
-  const std::uint64_t offset = offset_of(call, ptr);
-  const std::uint64_t old_bytes = size_of(call, ptr, offset);
-  agree(call, bytes, offset);
+  const Place place = place_of(call, ptr);
+  const std::uint64_t old_bytes = size_of(call, ptr, place);
+  agree(call, bytes, offset_of(place));
   {
+    OffsetAllocator& blocks = parts_[place.part].blocks;
     const std::lock_guard change(blocks_mutex_);
-    if (bytes <= capacity() && allocator_.reallocate(offset, bytes)) return ptr;
+    if (bytes <= blocks.capacity() && blocks.reallocate(place.offset, bytes)) return ptr;
   }
   void* const moved = room_for(call, bytes, OffsetAllocator::kGranularity);
   if (!moved) return nullptr;
   copy(moved, ptr, old_bytes);
   named(call, [&] { ranks_.barrier(); });
   const std::lock_guard change(blocks_mutex_);
-  allocator_.free(offset);
+  parts_[place.part].blocks.free(place.offset);
   return moved;
 }
 
 std::string SymmetricHeap::complaint(const void* p, std::uint64_t bytes) const {
   using State = OffsetAllocator::State;
-  const auto first = static_cast<std::uint64_t>(static_cast<const char*>(p) - at(0));
   const std::shared_lock reading(blocks_mutex_);
-  const auto block = allocator_.containing(first);
-  if (!block) return "";
-  const auto name_of = [](const OffsetAllocator::Block& one) {
+  const std::optional<Place> place = find(p);
+  if (!place) return "";
+  const OffsetAllocator& blocks = parts_[place->part].blocks;
+  const std::uint64_t first = place->offset, base = offset_of({place->part, 0});
+  const auto block = blocks.containing(first);
+  const auto name_of = [&](const OffsetAllocator::Block& one) {
     return strprintf("the allocation of %s at offset %lu", size_text(one.requested_bytes).c_str(),
-                     one.offset);
+                     base + one.offset);
   };
   const std::uint64_t end = first + bytes;
   std::uint64_t next = block->offset + block->reserved_bytes;
@@ -146,10 +241,10 @@ std::string SymmetricHeap::complaint(const void* p, std::uint64_t bytes) const {
     text = first < last ? strprintf("%lu bytes leave %s", end - last, name_of(*block).c_str())
                         : "it begins behind " + name_of(*block);
   } else {
-    text = strprintf("it begins at offset %lu, where nothing is allocated", first);
+    text = strprintf("it begins at offset %lu, where nothing is allocated", base + first);
   }
   while (next < end) {
-    const auto other = allocator_.containing(next);
+    const auto other = blocks.containing(next);
     if (!other) break;
     if (other->state == State::kUsed) return text + "; it meets " + name_of(*other);
     next = other->offset + other->reserved_bytes;

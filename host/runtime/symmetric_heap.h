@@ -1,6 +1,8 @@
-// The symmetric memory of a PE as programs see it: collective calls around the offset allocator.
+// The symmetric memory of a PE as programs see it: collective calls around offset allocators, one
+// for the memory that is there from the start, and one for each part by which the heap has grown.
+// An allocation is in one part, so that one key of a NIC covers it. Parts stay until finalize.
 // Included by Pe. Invariant: PEs make the same calls in the same order, which every call compares
-// before it changes anything. So the allocators of all PEs hold the same.
+// before it changes anything, and they grow together. So the allocators of all PEs hold the same.
 #pragma once
 
 #include "host/base/collectives.h"
@@ -11,8 +13,10 @@
 #include <cstdint>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <shared_mutex>
 #include <string>
+#include <vector>
 
 namespace gshmem {
 
@@ -24,12 +28,24 @@ class SymmetricHeap {
     std::uint64_t alignment;  ///< alignment of `heap`
     Gpu* gpu;                 ///< the GPU of the memory; null: it is host memory
   };
+  /// How the heap grows; the numbers are the same on all PEs.
+  struct Growth {
+    std::uint64_t limit = 0;  ///< of its allocatable bytes
+    std::uint64_t step = 1;   ///< small allocations make it grow by this
+    std::uint64_t granularity = 1;
+    const char* variable = "GSHMEM_SYMMETRIC_SIZE";  ///< to raise where the limit is too low
+    /// Collective: adds memory to the heaps of all PEs, or of none. Returns its offset from the
+    /// heap's first byte, a multiple of the alignment. Errors: those on which all PEs agree are
+    /// AgreedError, which names the PE.
+    std::function<std::uint64_t(std::uint64_t bytes, std::uint64_t alignment)> add = {};
+  };
   /// `require_running` throws if this PE may not synchronize with others. `ranks` and the objects
   /// that `memory` names outlive this object.
-  SymmetricHeap(const Memory& memory, Collectives& ranks, std::function<void()> require_running);
+  SymmetricHeap(const Memory& memory, const Growth& growth, Collectives& ranks,
+                std::function<void()> require_running);
 
-  // Collective. Returns null when the heap is full. Errors: GSHMEMX_ERROR_SYMMETRY when PEs
-  // disagree, GSHMEMX_ERROR_INVALID_VALUE.
+  // Collective. Returns null when the heap is full and does not grow. Errors:
+  // GSHMEMX_ERROR_SYMMETRY when PEs disagree, GSHMEMX_ERROR_INVALID_VALUE.
   [[nodiscard]] void* allocate(const char* call, std::size_t bytes, std::size_t alignment,
                                bool zero);
   [[nodiscard]] void* reallocate(const char* call, void* ptr, std::size_t bytes);
@@ -38,26 +54,44 @@ class SymmetricHeap {
   /// result is destroyed no other thread of this PE is in such a call.
   [[nodiscard]] std::unique_lock<std::mutex> enter(const char* call, std::uint64_t argument);
 
-  [[nodiscard]] std::uint64_t capacity() const { return allocator_.capacity(); }
+  /// Returns the bytes of all parts.
+  [[nodiscard]] std::uint64_t capacity() const;
 
-  /// Empty where [p, p + bytes), which is in the heap, belongs to one allocation; else what is
+  /// Empty where [p, p + bytes) belongs to one allocation, or begins outside the heap; else what is
   /// wrong with it. Threads: any, also while others are in collective calls.
   [[nodiscard]] std::string complaint(const void* p, std::uint64_t bytes) const;
 
  private:
+  struct Part {
+    std::uint64_t begin;  ///< offset from the heap's first byte
+    OffsetAllocator blocks;
+  };
+  /// A place in a part.
+  struct Place {
+    std::size_t part;
+    std::uint64_t offset;
+  };
   void agree(const char* call, std::uint64_t size, std::uint64_t alignment);
-  [[nodiscard]] std::uint64_t size_of(const char* call, const void* ptr,
-                                      std::uint64_t offset) const;
+  [[nodiscard]] std::uint64_t size_of(const char* call, const void* ptr, const Place& place) const;
   [[nodiscard]] void* room_for(const char* call, std::size_t bytes, std::size_t alignment);
-  [[nodiscard]] std::uint64_t offset_of(const char* call, const void* ptr) const;
-  [[nodiscard]] char* at(std::uint64_t offset) const;
+  [[nodiscard]] void* room_in_parts(std::size_t bytes, std::size_t alignment);
+  [[nodiscard]] std::uint64_t wanted_for(std::uint64_t needed) const;
+  void grow(std::uint64_t bytes, std::uint64_t alignment);
+  void add_part(std::uint64_t bytes, std::uint64_t alignment);
+  [[nodiscard]] std::string fullness(std::size_t bytes, std::size_t alignment) const;
+  [[nodiscard]] std::optional<Place> find(const void* ptr) const;
+  [[nodiscard]] Place place_of(const char* call, const void* ptr) const;
+  [[nodiscard]] char* at(const Place& place) const;
+  /// Returns an offset from the first allocatable byte.
+  [[nodiscard]] std::uint64_t offset_of(const Place& place) const;
   void copy(void* dst, const void* src, std::size_t bytes);
   void zero(void* dst, std::size_t bytes);
 
   const Memory memory_;
   Collectives& ranks_;
   const std::function<void()> require_running_;
-  OffsetAllocator allocator_;
+  Growth growth_;
+  std::vector<Part> parts_;                 ///< in the order in which they were added
   std::mutex mutex_;                        ///< one collective call at a time
   mutable std::shared_mutex blocks_mutex_;  ///< of changes by such a call, and of complaint()
 };

@@ -71,8 +71,9 @@ GSHMEM_EXPORT void gshmem_info_get_name(char* name);
 // Collective: every PE makes the calls, in the same order and with equal arguments. A difference is
 // a fault (GSHMEMX_ERROR_SYMMETRY) on all PEs, which names the PEs and both values.
 /// Allocates `size` bytes, aligned to 128, at the same offset of every heap; returns after all PEs
-/// have allocated. Contents are undefined. Returns null for size 0, when memory is short (raise
-/// GSHMEM_SYMMETRIC_SIZE) and after a fault.
+/// have allocated. Contents are undefined. The heaps of all PEs grow where it finds no room, up to
+/// GSHMEM_SYMMETRIC_LIMIT. Returns null for size 0, when memory is short on any PE (the log says on
+/// which, and how much) and after a fault.
 GSHMEM_EXPORT void* gshmem_malloc(size_t size);
 /// Allocates `count * size` zeroed bytes; also returns null when the product overflows.
 GSHMEM_EXPORT void* gshmem_calloc(size_t count, size_t size);

@@ -231,6 +231,8 @@ int main(int argc, char** argv) {
   // Loading a kernel late may wait for a kernel that waits for this PE.
   setenv("CUDA_MODULE_LOADING", "EAGER", 0);
   setenv("GSHMEM_SYMMETRIC_SIZE", "64M", 0);
+  setenv("GSHMEM_SYMMETRIC_LIMIT", "224M", 0);
+  setenv("GSHMEM_SYMMETRIC_PART", "16M", 0);
   const std::string minute = std::to_string(60 * (gpus > 0 ? 1 : gshmem::test::kPatience));
   setenv("GSHMEM_TIMEOUT", minute.c_str(), 0);
   setenv("GSHMEM_BOOTSTRAP_TIMEOUT", minute.c_str(), 0);

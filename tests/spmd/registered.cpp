@@ -1,6 +1,7 @@
 // Registered memory of the program: every kind of call on it, by host threads and in kernels, with
 // either side in the heap or not; several buffers; registration and its end; and cases that are
 // refused on all PEs alike.
+#include "tests/spmd/all_in_kernel.h"
 #include "tests/spmd/user_memory.h"
 
 #include <cstdlib>
@@ -12,9 +13,6 @@ using namespace gshmem;
 using namespace gshmem::spmd;
 
 namespace {
-
-/// The words of a registered buffer that a test uses, up to and including its last one.
-constexpr std::size_t kRegisteredWords = 64;
 
 /// A buffer that is registered for as long as the object lives.
 struct Registered {
@@ -42,38 +40,6 @@ std::vector<std::uint8_t> bytes_of(const Pe& pe, int of, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) data[i] = pattern(seed, i);
   return data;
 }
-
-/// Every word of a kernel's calls is in registered memory; the words begin at 0.
-struct AllInKernel {
-  GSHMEM_FN void operator()(const LaunchContext& ctx, Log log, std::uint64_t* words,
-                            bool is_mapped) const {
-    const int me = ctx.my_pe(), n = ctx.n_pes(), next = (me + 1) % n, last = (me + n - 1) % n;
-    const auto of = [](int pe, std::uint64_t i) {
-      return 1000 * static_cast<std::uint64_t>(pe + 1) + i;
-    };
-    for (std::uint64_t i = 0; i < 8; ++i) words[i] = of(me, i);
-    gshmem_barrier_all();
-    gshmem_uint64_put(words + 8, words, 8, next);
-    gshmem_uint64_get(words + 16, words, 8, next);
-    for (std::uint64_t i = 0; i < 8; ++i) SPMD_EQ(log, words[16 + i], of(next, i), i);
-    gshmem_uint64_p(words + 24, of(me, 24), next);
-    for (int pe = 0; pe < n; ++pe) (void)gshmem_uint64_atomic_fetch_add(words + 25, 3, pe);
-    gshmem_uint64_put_signal(words + 26, words, 8, words + 34, 7, GSHMEM_SIGNAL_SET, next);
-    gshmem_signal_wait_until(words + 34, GSHMEM_CMP_EQ, 7);
-    for (std::uint64_t i = 0; i < 8; ++i) SPMD_EQ(log, words[26 + i], of(last, i), i);
-    gshmem_barrier_all();
-    for (std::uint64_t i = 0; i < 8; ++i) SPMD_EQ(log, words[8 + i], of(last, i), i);
-    SPMD_EQ(log, words[24], of(last, 24));
-    SPMD_EQ(log, words[25], 3 * static_cast<std::uint64_t>(n));
-    auto* const theirs = static_cast<std::uint64_t*>(gshmem_ptr(words + 35, next));
-    SPMD_CHECK(log, (theirs != nullptr) == is_mapped);
-    SPMD_CHECK(log, gshmem_ptr(words + kRegisteredWords, next) == nullptr);
-    if (theirs) *theirs = of(me, 35);
-    if (!theirs) gshmem_uint64_atomic_set(words + 35, of(me, 35), next);
-    gshmem_barrier_all();
-    SPMD_EQ(log, words[35], of(last, 35));
-  }
-};
 
 /// A burst with messages to registered memory between some to the heap, in order.
 struct BurstInKernel {
@@ -410,7 +376,7 @@ SPMD_TEST(registered_memory_serves_kernels) {
   if (!pe.c_api_in_kernels()) return pe.skip(kTwoPesOnAGpu);
   UserMemory memory(pe, 2);
   const Registered registered(pe, memory);
-  pe.run({.blocks = 1, .threads = 1}, AllInKernel(), registered.words(), pe.maps(pe.next()));
+  pe.run({.blocks = 1, .threads = 1}, AllInKernel(), registered.words(), pe.maps(pe.next()), true);
 }
 
 SPMD_TEST(buffers_are_registered_and_unregistered_in_any_order) {

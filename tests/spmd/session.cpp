@@ -62,6 +62,16 @@ int Session::run_test(Pe& pe, const Test& test) const {
   return pe.failure_count_ != 0;
 }
 
+int Session::run_alone(const Test& test) const {
+  if (!can_rejoin()) {
+    if (rank_ <= 0) std::printf("skipped %s: %s\n", test.name, kJoinsOnce);
+    return 0;
+  }
+  const std::unique_ptr<Runtime> runtime = join(test.own_heap);
+  Pe pe(options_.mode, options_.seed, options_.sample);
+  return run_test(pe, test);
+}
+
 int Session::run() {
   int failed = 0;
   for (const LifeTest& test : life_tests()) {
@@ -86,6 +96,11 @@ int Session::run() {
   if (chosen.empty()) return failed;
   std::sort(chosen.begin(), chosen.end(),
             [](const Test& a, const Test& b) { return std::string(a.name) < b.name; });
+  const auto has_own_job = [](const Test& test) { return test.own_heap != 0; };
+  for (const Test& test : chosen) {
+    if (has_own_job(test)) failed += run_alone(test);
+  }
+  if (std::all_of(chosen.begin(), chosen.end(), has_own_job)) return failed;
   const std::unique_ptr<Runtime> runtime = join();
   if (std::getenv("SPMD_READS_NEED_DUMP") != nullptr) {
     // This is the flag of GPUs that need it. Contexts that are made later have flags of their own.
@@ -96,7 +111,9 @@ int Session::run() {
     std::printf("%d PEs %s, GSHMEM_TEST_SEED=%lu\n", pe.n(),
                 pe.on_gpu() ? "on GPUs" : "in CPU mode", static_cast<unsigned long>(options_.seed));
   }
-  for (const Test& test : chosen) failed += run_test(pe, test);
+  for (const Test& test : chosen) {
+    if (!has_own_job(test)) failed += run_test(pe, test);
+  }
   return failed;
 }
 

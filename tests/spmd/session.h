@@ -33,6 +33,7 @@ class Session {
 
  private:
   int run_test(Pe& pe, const Test& test) const;
+  int run_alone(const Test& test) const;
   [[nodiscard]] bool wanted(const char* name) const;
 
   Options options_;

@@ -113,6 +113,7 @@ struct Test {
   const char* name;
   const char* file;
   void (*body)(Pe&);
+  std::uint64_t own_heap = 0;  ///< not 0: it has a job of its own, with a heap of that size
 };
 inline constexpr Scope kScopes[] = {Scope::kThread, Scope::kWarp, Scope::kBlock};
 /// Returns a launch with several groups of that kind; blocks have an odd size.
@@ -141,15 +142,18 @@ inline constexpr Scope kScopes[] = {Scope::kThread, Scope::kWarp, Scope::kBlock}
 [[nodiscard]] std::vector<Test>& tests();
 
 struct Registration {
-  Registration(const char* name, const char* file, void (*body)(Pe&)) {
-    tests().push_back({name, file, body});
+  Registration(const char* name, const char* file, void (*body)(Pe&), std::uint64_t own_heap = 0) {
+    tests().push_back({name, file, body, own_heap});
   }
 };
 
 }  // namespace gshmem::spmd
 
 /// Begins a body, which uses `pe`. Its name states a fact.
-#define SPMD_TEST(NAME)                                                                        \
-  static void NAME(::gshmem::spmd::Pe& pe);                                                    \
-  static const ::gshmem::spmd::Registration gshmem_registration_##NAME(#NAME, __FILE__, NAME); \
+#define SPMD_TEST(NAME) SPMD_TEST_WITH_HEAP(NAME, 0)
+/// Begins a body that runs in a job of its own, with a heap of that size, not 0.
+#define SPMD_TEST_WITH_HEAP(NAME, BYTES)                                                      \
+  static void NAME(::gshmem::spmd::Pe& pe);                                                   \
+  static const ::gshmem::spmd::Registration gshmem_registration_##NAME(#NAME, __FILE__, NAME, \
+                                                                       BYTES);                \
   static void NAME([[maybe_unused]] ::gshmem::spmd::Pe& pe)

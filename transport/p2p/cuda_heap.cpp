@@ -19,7 +19,8 @@ constexpr char kChannel[] =
 
 class HeapMaker {
  public:
-  HeapMaker(const CudaDriver& cuda, int device) : cuda_(cuda), device_(device) {
+  HeapMaker(const CudaDriver& cuda, int device, HeapPart part)
+      : cuda_(cuda), device_(device), part_(part) {
     properties_.type = CU_MEM_ALLOCATION_TYPE_PINNED;
     properties_.location = {CU_MEM_LOCATION_TYPE_DEVICE, {device}};
     properties_.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
@@ -77,13 +78,15 @@ class HeapMaker {
       result = cuda_.cuMemCreate(&handle, heap_.bytes, &properties_, 0);
     }
     if (result == CUDA_ERROR_OUT_OF_MEMORY) {
+      const bool first = part_ == HeapPart::kFirst;
       std::size_t free = 0, total = 0;
       GSHMEM_CU(&cuda_, cuMemGetInfo, &free, &total);
-      throw Error(GSHMEMX_ERROR_OUT_OF_MEMORY,
-                  strprintf("symmetric heap of %s does not fit on the GPU (%s of %s free); lower "
-                            "GSHMEM_SYMMETRIC_SIZE",
-                            size_text(heap_.bytes).c_str(), size_text(free).c_str(),
-                            size_text(total).c_str()));
+      throw Error(
+          GSHMEMX_ERROR_OUT_OF_MEMORY,
+          strprintf("%s of %s does not fit on the GPU (%s of %s free)%s",
+                    first ? "symmetric heap" : "a later part of the symmetric heap",
+                    size_text(heap_.bytes).c_str(), size_text(free).c_str(),
+                    size_text(total).c_str(), first ? "; lower GSHMEM_SYMMETRIC_SIZE" : ""));
     }
     cuda_.check(result, "cuMemCreate");
     heap_.memory = CudaAllocation(cuda_, handle);
@@ -106,14 +109,16 @@ class HeapMaker {
   CudaHeap heap_;
   const CudaDriver& cuda_;
   int device_;
+  HeapPart part_;
   CUmemAllocationProp properties_{};
   bool no_channel_ = false;
 };
 
 }  // namespace
 
-CudaHeap make_cuda_heap(const CudaDriver& cuda, int device, std::uint64_t bytes, FabricUse fabric) {
-  return HeapMaker(cuda, device).make(bytes, fabric);
+CudaHeap make_cuda_heap(const CudaDriver& cuda, int device, std::uint64_t bytes, FabricUse fabric,
+                        HeapPart part) {
+  return HeapMaker(cuda, device, part).make(bytes, fabric);
 }
 
 Fd export_descriptor(const CudaDriver& cuda, CUmemGenericAllocationHandle memory) {

@@ -55,13 +55,16 @@ struct CudaHeap {
   std::string why_no_fabric;
 };
 
+/// The memory of a heap from the start, or memory by which it grows.
+enum class HeapPart { kFirst, kLater };
+
 /// Allocates at least `bytes` bytes on GPU `device`, whose context is current, rounded up to the
 /// driver's granularity. It has a fabric handle if `fabric` is not kOff; with kAuto only if one can
 /// be made. Errors: GSHMEMX_ERROR_OUT_OF_MEMORY, which names the free memory;
 /// GSHMEMX_ERROR_NOT_SUPPORTED with kOn, which names what is missing and what to do;
 /// GSHMEMX_ERROR_CUDA.
 [[nodiscard]] CudaHeap make_cuda_heap(const CudaDriver& cuda, int device, std::uint64_t bytes,
-                                      FabricUse fabric);
+                                      FabricUse fabric, HeapPart part = HeapPart::kFirst);
 
 /// Returns a descriptor of the memory, by which other processes map it. Errors: GSHMEMX_ERROR_CUDA.
 [[nodiscard]] Fd export_descriptor(const CudaDriver& cuda, CUmemGenericAllocationHandle memory);

@@ -67,6 +67,7 @@ class CudaWindow final : public PeerWindow {
     return slot < pes_.size() && mapped_[slot] && !is_local(pe);
   }
   LentMemory lend(const void* p, std::size_t bytes) const override;
+  LentMemory make_more(std::uint64_t bytes, std::uint64_t held) const override;
   void map_lent(std::uint64_t offset, const LentMemory& mine) override;
   void unmap_lent(std::uint64_t offset) noexcept override {
     for (const Lent& lent : lent_[offset]) cuda_.cuMemUnmap(lent.at, lent.bytes);
@@ -107,6 +108,7 @@ class CudaWindow final : public PeerWindow {
     at_slot_[slot] = done.result == CUDA_SUCCESS;
     return done;
   }
+  void require_no_fabric() const;
   [[nodiscard]] LentMemory::Piece lend_allocation(CUdeviceptr at, std::size_t bytes) const;
   void map_own(const CudaHeap& heap);
   void map_local(std::size_t slot, int fd);
@@ -367,12 +369,25 @@ LentMemory::Piece CudaWindow::lend_allocation(CUdeviceptr at, std::size_t bytes)
   return {export_descriptor(cuda_, handle), 0, whole};
 }
 
-LentMemory CudaWindow::lend(const void* p, std::size_t bytes) const {
+/// Only descriptors are passed on.
+void CudaWindow::require_no_fabric() const {
   for (std::size_t slot = 0; slot < pes_.size(); ++slot) {
     require(!by_fabric(pes_[slot]), GSHMEMX_ERROR_NOT_SUPPORTED,
             strprintf("cannot be mapped by PE %d, which maps this one's heap by a fabric handle",
                       pes_[slot]));
   }
+}
+
+LentMemory CudaWindow::make_more(std::uint64_t bytes, std::uint64_t /*held*/) const {
+  require_no_fabric();
+  CudaHeap heap = make_cuda_heap(cuda_, o_.device, bytes, FabricUse::kOff, HeapPart::kLater);
+  LentMemory more;
+  more.pieces.push_back({std::move(heap.fd), 0, heap.bytes});
+  return more;
+}
+
+LentMemory CudaWindow::lend(const void* p, std::size_t bytes) const {
+  require_no_fabric();
   LentMemory lent;
   for (std::size_t at = 0; at < bytes; at += lent.pieces.back().bytes) {
     lent.pieces.push_back(lend_allocation(reinterpret_cast<CUdeviceptr>(p) + at, bytes - at));

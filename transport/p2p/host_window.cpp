@@ -4,7 +4,6 @@
 
 #include <gshmem/abi/state.h>
 
-#include <sys/sysinfo.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,16 +15,12 @@ namespace {
 
 /// Errors: GSHMEMX_ERROR_OUT_OF_MEMORY if the heaps of this host's PEs do not fit. Heaps use memory
 /// only when they are written, and then the kernel kills some process.
-void require_memory(std::uint64_t heap_bytes, std::uint64_t pes) {
-  struct sysinfo info {};
-  check_errno(::sysinfo(&info), "sysinfo");
-  const std::uint64_t machine = (info.totalram + info.totalswap) * info.mem_unit;
-  const MemoryBound bound = memory_bound(machine, cgroup_memory());
+void require_memory(std::uint64_t heap_bytes, std::uint64_t pes, const char* advice) {
+  const MemoryBound bound = memory_bound();
   require(bound.has_room(heap_bytes, pes), GSHMEMX_ERROR_OUT_OF_MEMORY, [&] {
-    return strprintf(
-        "symmetric heap of %s, on this host of %lu PEs, is larger than this %s, %s; "
-        "lower GSHMEM_SYMMETRIC_SIZE",
-        size_text(heap_bytes).c_str(), pes, bound.name, size_text(bound.bytes).c_str());
+    return strprintf("symmetric heap of %s, on this host of %lu PEs, is larger than this %s, %s%s",
+                     size_text(heap_bytes).c_str(), pes, bound.name, size_text(bound.bytes).c_str(),
+                     advice);
   });
 }
 
@@ -39,15 +34,16 @@ class HostWindow final : public PeerWindow {
     lent_granularity_ = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
     lent_bytes_ = (bytes.lent + kStep - 1) / kStep * kStep;
     set_stride();
-    require_memory(bytes_, static_cast<std::uint64_t>(local.size()));
-    // One segment has the heaps of all PEs of the host, so a process needs one descriptor and one
-    // mapping. The gaps between heaps take no memory, since they are never accessed.
+    require_memory(bytes_, static_cast<std::uint64_t>(local.size()),
+                   "; lower GSHMEM_SYMMETRIC_SIZE");
+    // One segment has the heaps of all PEs of the host, so a process needs one descriptor.
     const std::uint64_t slots = all_ ? static_cast<std::uint64_t>(local.size()) : 1;
     whole_bytes_ = static_cast<std::uint64_t>(stride_) * slots;
     const bool makes = !all_ || local.group().index == 0;
-    Fd segment = makes ? make_segment("gshmem-heap", whole_bytes_) : Fd();
+    Fd segment = makes ? make_segment("gshmem-heap", bytes_ * slots) : Fd();
     if (all_) segment = local.from_root(segment.get());
-    mapping_ = map_shared(segment, whole_bytes_, alignment());
+    mapping_ =
+        map_shared(segment, {bytes_, static_cast<std::uint64_t>(stride_), slots}, alignment());
     pes_ = local.group().pes;
     base_ = mapping_->base();
     heap_ = base_ + (all_ ? stride_ * local.group().index : 0);
@@ -68,6 +64,12 @@ class HostWindow final : public PeerWindow {
             GSHMEMX_ERROR_INVALID_VALUE,
             strprintf("(size = %zu) is not in whole pages of %lu bytes", bytes, lent_granularity_));
     return lend_host_memory(p, bytes);
+  }
+  LentMemory make_more(std::uint64_t bytes, std::uint64_t held) const override {
+    require_memory(held + bytes, static_cast<std::uint64_t>(local_.size()), "");
+    LentMemory more;
+    more.pieces.push_back({make_segment("gshmem-heap", bytes), 0, bytes});
+    return more;
   }
   void map_lent(std::uint64_t offset, const LentMemory& mine) override {
     // PEs of one process share one mapping, in which each maps its own memory.

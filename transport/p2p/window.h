@@ -1,10 +1,10 @@
 // The peer window: the heaps of the PEs that can be mapped, those of the own host and of its NVLink
 // fabric. They are in one reserved address range at a fixed stride, with one slot per PE, in PE
 // order. So device code computes the address of a peer's copy of an object. In each slot the heap
-// is followed by addresses at which memory of the program can be mapped. There are two
-// implementations: host shared memory (CPU mode) and CUDA virtual memory management (GPUs).
-// Invariant: segments are anonymous kernel objects; they are freed when the last process that maps
-// them ends, however it ends.
+// is followed by addresses at which more memory can be mapped: of the heap when it grows, and of
+// the program. There are two implementations: host shared memory (CPU mode) and CUDA virtual memory
+// management (GPUs). Invariant: segments are anonymous kernel objects; they are freed when the last
+// process that maps them ends, however it ends.
 #pragma once
 
 #include "host/control/local_peers.h"
@@ -40,8 +40,9 @@ class PeerWindow {
     return first < base_ + whole_bytes_ && first + bytes > base_;
   }
 
-  // Memory of the program is at offsets from the heaps' first bytes.
-  /// The range for it has this many addresses of that granularity. It begins at a power of two
+  // Memory of the program, and memory that was added to the heap, are at offsets from the heaps'
+  // first bytes.
+  /// The range for them has this many addresses of that granularity. It begins at a power of two
   /// after the heap.
   [[nodiscard]] std::uint64_t lent_begin() const noexcept { return std::bit_ceil(bytes_); }
   [[nodiscard]] std::uint64_t lent_bytes() const noexcept { return lent_bytes_; }
@@ -54,6 +55,11 @@ class PeerWindow {
   /// same size each, at `offset`. Errors: GSHMEMX_ERROR_CUDA, GSHMEMX_ERROR_SYSTEM, those of
   /// exchange_lent; afterwards unmap_lent must be called.
   virtual void map_lent(std::uint64_t offset, const LentMemory& mine) = 0;
+  /// Local: makes new memory of this PE for map_lent, by which its heap grows; `held` is the size
+  /// of its heap so far. `bytes` is a multiple of the granularity. Errors:
+  /// GSHMEMX_ERROR_OUT_OF_MEMORY, with the numbers; GSHMEMX_ERROR_NOT_SUPPORTED;
+  /// GSHMEMX_ERROR_CUDA, GSHMEMX_ERROR_SYSTEM.
+  [[nodiscard]] virtual LentMemory make_more(std::uint64_t bytes, std::uint64_t held) const = 0;
   /// Local: undoes map_lent at `offset`.
   virtual void unmap_lent(std::uint64_t offset) noexcept = 0;
 

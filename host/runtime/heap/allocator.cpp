@@ -31,6 +31,17 @@ OffsetAllocator::OffsetAllocator(std::uint64_t capacity_bytes, std::uint64_t gra
 }
 
 std::uint64_t OffsetAllocator::allocate(std::uint64_t bytes, std::uint64_t alignment, Where where) {
+  if (const auto offset = try_allocate(bytes, alignment, where)) return *offset;
+  throw Error(GSHMEMX_ERROR_OUT_OF_MEMORY,
+              strprintf("symmetric heap: %s requested (aligned to %" PRIu64 "), %s of %s free, "
+                        "largest free block %s",
+                        size_text(bytes).c_str(), alignment, size_text(bytes_free_).c_str(),
+                        size_text(capacity_bytes_).c_str(), size_text(largest_free()).c_str()),
+              where);
+}
+
+std::optional<std::uint64_t> OffsetAllocator::try_allocate(std::uint64_t bytes,
+                                                           std::uint64_t alignment, Where where) {
   if (!std::has_single_bit(alignment)) {
     throw Error(GSHMEMX_ERROR_INVALID_VALUE,
                 strprintf("alignment of %" PRIu64 " bytes is not a power of two", alignment),
@@ -39,15 +50,7 @@ std::uint64_t OffsetAllocator::allocate(std::uint64_t bytes, std::uint64_t align
   const std::uint64_t align = std::max(alignment, granularity_);
   const std::uint64_t reserved = reserved_for(bytes, align, where);
   const auto fit = best_fit(reserved, align);
-  if (fit == free_by_size_.end()) {
-    throw Error(GSHMEMX_ERROR_OUT_OF_MEMORY,
-                strprintf("symmetric heap: %s requested (aligned to %" PRIu64 "), %s of %s free, "
-                          "largest free block %s",
-                          size_text(bytes).c_str(), alignment, size_text(bytes_free_).c_str(),
-                          size_text(capacity_bytes_).c_str(), size_text(largest_free()).c_str()),
-                where);
-  }
-
+  if (fit == free_by_size_.end()) return std::nullopt;
   const auto [hole_bytes, hole] = *fit;
   const std::uint64_t offset = hole + padding_at(hole, align);
   carve({hole, hole_bytes, 0, State::kFree}, offset, {reserved, bytes, State::kUsed});

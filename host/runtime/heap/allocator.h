@@ -49,6 +49,10 @@ class OffsetAllocator {
   /// overflows, or `bytes` is 0: the caller decides what an empty request means.
   [[nodiscard]] std::uint64_t allocate(std::uint64_t bytes, std::uint64_t alignment = 1,
                                        Where where = {});
+  /// Does the same, but returns nothing when it is out of memory.
+  [[nodiscard]] std::optional<std::uint64_t> try_allocate(std::uint64_t bytes,
+                                                          std::uint64_t alignment = 1,
+                                                          Where where = {});
 
   /// Makes a new block of at least `bytes` at `offset`. Returns false without a change if `offset`
   /// is not aligned to the granularity, or not all of the block is free. Errors: those of

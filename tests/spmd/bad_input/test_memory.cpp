@@ -194,20 +194,21 @@ TEST_CASE("a_heap_with_room_for_the_largest_alignment_allocates_it") {
 }
 
 TEST_CASE("allocation_without_enough_memory_is_null_and_logged") {
-  const Outcome outcome = in_child(quick({{"GSHMEM_SYMMETRIC_SIZE", "2M"}}), [] {
-    const Runtime runtime;
-    constexpr std::size_t kMore = std::size_t{64} << 20;
-    need_null(gshmem_malloc(kMore));
-    need_null(gshmem_align(std::size_t{1} << 40, 8));
-    void* const some = gshmem_malloc(100);
-    if (!some) throw std::runtime_error("no memory");
-    need_null(gshmem_realloc(some, kMore));
-    // The whole heap is not more than it has, and nothing is not, either.
-    const std::size_t all = gshmemi_ambient()->state->heap_bytes - abi::kInternalBytes;
-    if (gshmem_realloc(some, all) != some) throw std::runtime_error("it does not grow");
-    gshmem_free(some);  // as before the failed call
-    need_null(gshmem_malloc(0));
-  });
+  const Outcome outcome =
+      in_child(quick({{"GSHMEM_SYMMETRIC_SIZE", "2M"}, {"GSHMEM_SYMMETRIC_GROWTH", "0"}}), [] {
+        const Runtime runtime;
+        constexpr std::size_t kMore = std::size_t{64} << 20;
+        need_null(gshmem_malloc(kMore));
+        need_null(gshmem_align(std::size_t{1} << 40, 8));
+        void* const some = gshmem_malloc(100);
+        if (!some) throw std::runtime_error("no memory");
+        need_null(gshmem_realloc(some, kMore));
+        // The whole heap is not more than it has, and nothing is not, either.
+        const std::size_t all = gshmemi_ambient()->state->heap_bytes - abi::kInternalBytes;
+        if (gshmem_realloc(some, all) != some) throw std::runtime_error("it does not grow");
+        gshmem_free(some);  // as before the failed call
+        need_null(gshmem_malloc(0));
+      });
   INFO(outcome.output);
   CHECK(outcome.code == 0);
   for (const char* text :

@@ -293,6 +293,11 @@ TEST_CASE("variables_of_nvshmem_count_if_those_of_gshmem_are_not_set") {
   CHECK(parse({{"NVSHMEM_SYMMETRIC_SIZE", "1.5G"}}).symmetric_size == 3u << 29);
   CHECK(parse({{"NVSHMEM_SYMMETRIC_SIZE", "2G"}, {"GSHMEM_SYMMETRIC_SIZE", "1M"}}).symmetric_size ==
         1u << 20);
+  CHECK(parse({}).symmetric_growth);
+  CHECK_FALSE(parse({{"NVSHMEM_DISABLE_CUDA_VMM", "1"}}).symmetric_growth);
+  CHECK(parse({{"NVSHMEM_DISABLE_CUDA_VMM", "0"}}).symmetric_growth);
+  CHECK(parse({{"NVSHMEM_MAX_MEMORY_PER_GPU", "3G"}}).symmetric_limit == std::uint64_t{3} << 30);
+  CHECK(parse({{"NVSHMEM_CUMEM_GRANULARITY", "2M"}}).symmetric_part == 2u << 20);
   CHECK_FALSE(parse({{"NVSHMEM_DISABLE_P2P", "true"}}).p2p);
   CHECK(parse({{"NVSHMEM_DISABLE_P2P", "0"}}).p2p);
   CHECK(parse({{"NVSHMEM_DISABLE_MNNVL", "1"}}).fabric == Switch::kOff);
@@ -347,21 +352,21 @@ TEST_CASE("variables_of_nvshmem_that_change_nothing_are_named_on_one_line") {
 }
 
 TEST_CASE("log_lines_name_the_variable_that_the_user_has_set") {
-  const std::string line = "GSHMEM_REGISTERED_SIZE=7: too large";
+  const std::string line = "GSHMEM_SYMMETRIC_LIMIT=7: too large";
   CHECK(config_note_on(line).empty());
   REQUIRE(setenv("NVSHMEM_MAX_MEMORY_PER_GPU", "7", 1) == 0);
   test::StderrCapture capture;
   log_configure(LogLevel::kWarn, "");
   log_line(LogLevel::kWarn, "%s", line.c_str());
-  log_line(LogLevel::kWarn, "GSHMEM_REGISTERED_SIZES and GSHMEM_TEAMS");
-  REQUIRE(setenv("GSHMEM_REGISTERED_SIZE", "7", 1) == 0);
+  log_line(LogLevel::kWarn, "GSHMEM_SYMMETRIC_LIMITS and GSHMEM_TEAMS");
+  REQUIRE(setenv("GSHMEM_SYMMETRIC_LIMIT", "7", 1) == 0);
   log_line(LogLevel::kWarn, "%s", line.c_str());
   CHECK(capture.writes() ==
-        Names{"gshmem[-] WARN: GSHMEM_REGISTERED_SIZE=7: too large (GSHMEM_REGISTERED_SIZE is set "
+        Names{"gshmem[-] WARN: GSHMEM_SYMMETRIC_LIMIT=7: too large (GSHMEM_SYMMETRIC_LIMIT is set "
               "by NVSHMEM_MAX_MEMORY_PER_GPU)\n",
-              "gshmem[-] WARN: GSHMEM_REGISTERED_SIZES and GSHMEM_TEAMS\n",
-              "gshmem[-] WARN: GSHMEM_REGISTERED_SIZE=7: too large\n"});
-  for (const char* name : {"NVSHMEM_MAX_MEMORY_PER_GPU", "GSHMEM_REGISTERED_SIZE"})
+              "gshmem[-] WARN: GSHMEM_SYMMETRIC_LIMITS and GSHMEM_TEAMS\n",
+              "gshmem[-] WARN: GSHMEM_SYMMETRIC_LIMIT=7: too large\n"});
+  for (const char* name : {"NVSHMEM_MAX_MEMORY_PER_GPU", "GSHMEM_SYMMETRIC_LIMIT"})
     REQUIRE(unsetenv(name) == 0);
 }
 

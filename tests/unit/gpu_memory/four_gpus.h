@@ -2,6 +2,7 @@
 // tests of whole PEs.
 #pragma once
 
+#include "tests/capture.h"
 #include "tests/doubles/cuda_heaps.h"
 #include "tests/unit/gpu_memory/rig.h"
 
@@ -13,6 +14,12 @@ namespace gshmem::test {
 
 inline CudaHeaps& heaps() {
   return *cuda_library().function<CudaHeapsRecord>("cuda_double_heaps")();
+}
+/// Returns what has been logged.
+inline std::string text_of(StderrCapture& capture) {
+  std::string all;
+  for (const std::string& line : capture.writes()) all += line;
+  return all;
 }
 /// Sets the variables of a job of four PEs, on two simulated hosts of two PEs each.
 inline void four_gpus(const std::map<std::string, std::string>& variables) {

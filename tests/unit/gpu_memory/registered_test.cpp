@@ -3,7 +3,6 @@
 #include <gshmem/gshmem.hpp>
 
 #include "tests/cuda_pieces.h"
-#include "tests/capture.h"
 #include "tests/unit/gpu_memory/four_gpus.h"
 
 #include <catch2/catch.hpp>
@@ -29,12 +28,6 @@ struct Allocations {
   const std::size_t bytes;
   const CUdeviceptr at;
 };
-
-std::string text_of(StderrCapture& capture) {
-  std::string all;
-  for (const std::string& line : capture.writes()) all += line;
-  return all;
-}
 
 }  // namespace
 
