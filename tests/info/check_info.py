@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 import time
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
@@ -233,6 +234,30 @@ def case_network(program):
         why = pe["why_no_load_store"]
         assert why[pe["pe"]] == "" and "GSHMEM_P2P_GROUP" in why[1 - pe["pe"]], why
     assert "to PE 1: network (soft); PE 1 (" in run(program, [], 0, **apart)
+
+
+def case_proof(program):
+    """Two processes prove GPUDirect RDMA, over the soft NIC with costs, and the first one prints the page."""
+    with tempfile.TemporaryDirectory() as root:
+        files = {"sys/bus/pci/devices/0000:04:00.0/vendor": "0x10de",
+                 "sys/bus/pci/devices/0000:04:00.0/class": "0x030200",
+                 "sys/class/infiniband/mlx5_0/ports/1/rate": "80 Gb/sec (4X QDR)",
+                 "sys/class/infiniband/mlx5_0/ports/1/link_layer": "InfiniBand",
+                 "sys/class/infiniband/mlx5_0/ports/1/state": "4: ACTIVE",
+                 "costs": "link_us 2\nlink_gb_s 9\ncopy_us 10\ncopy_gb_s 8\nbusy_cpus 1\n"}
+        for name, text in files.items():
+            os.makedirs(os.path.dirname(os.path.join(root, name)), exist_ok=True)
+            with open(os.path.join(root, name), "w", encoding="ascii") as file:
+                file.write(text)
+        proof = json.loads(run(program, ["--gdr-proof", "--json", "--repeats", "2", "--largest", "1"], 0,
+                               CUDA_VISIBLE_DEVICES="", GSHMEM_NIC="soft", GSHMEM_TEST_ROOT=root,
+                               GSHNIC_COSTS=os.path.join(root, "costs")))
+    assert proof["verdict"] == "works" and proof["link_GB_s"] == 10, proof
+    assert proof["gdr"]["one_host"] and proof["gdr"]["modelled"], proof
+    for series in proof["gdr"]["series"]:
+        assert len(series["on"]["values"]) == len(series["off"]["values"]) == 2, series
+    share = next(c for c in proof["criteria"] if c["name"] == "share of the link")
+    assert share["met"] and share["measured"].startswith(("88 %", "89 %", "90 %")), share
 
 
 def case_fabric(program):

@@ -230,6 +230,8 @@ void measure_side(const Jobs& jobs, const Plan& plan, const Side& side, std::siz
     side.leg.network = pe.network().in_use() ? pe.network().text() : "load/store";
     Sender sender(pe, source, dest);
     result.modelled = sender.modelled();
+    if (result.modelled && side.config.gdr == Switch::kOff)
+      side.leg.network += "; staged through host memory, in the model";
     if (sender.on_gpu()) result.gpu = pe.gpu()->device();
     for (Series& series : result.series) {
       if (series.caller == Caller::kHost || sender.on_gpu())
