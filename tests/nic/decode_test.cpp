@@ -260,11 +260,42 @@ TEST_CASE("a_datagram_has_an_address_vector_before_its_data") {
   CHECK(int{to.gid_index} == 3);
   CHECK(to.flow_label == 0xfffff);
   CHECK(Bytes(to.gid.begin(), to.gid.end()) == Bytes(address.end() - 16, address.end()));
-  CHECK_THAT(read(join({control(0, 0x0a, 2), kData100})).reason, Contains("address vector"));
-  Bytes compact = address;
-  compact[8] = 0;
-  CHECK_THAT(read(join({control(0, 0x0a, 5), compact, kData100})).reason, Contains("16 bytes"));
+  CHECK_THAT(read(control(0, 0x0a, 1)).reason, Contains("address vector"));
+  CHECK_THAT(
+      read(join({control(0, 0x0a, 3), Bytes(address.begin(), address.begin() + 16), kData100}))
+          .reason,
+      Contains("address vector"));
+  Bytes brief(address.begin(), address.begin() + 16);
+  brief[8] = 0;
+  const DecodeResult compact = read(join({control(0, 0x0a, 3), brief, kData100}));
+  REQUIRE(compact.error == WqeError::kNone);
+  CHECK(compact.wqe.to.brief);
+  CHECK(compact.wqe.to.lid == 0xc123);
+  CHECK_FALSE(compact.wqe.to.global);
+  CHECK(compact.wqe.length == 100);
   CHECK(read(join({control(0, 0x08, 3), kRemote, kData100})).error == WqeError::kLocalOperation);
+}
+
+TEST_CASE("what_a_dc_initiator_sends_has_an_address_vector_and_what_stays_has_none") {
+  Bytes address(48);
+  for (std::size_t i = 0; i < 8; ++i) address[i] = static_cast<std::uint8_t>(0x11 * (i + 1));
+  address[8] = 0x80, address[11] = 0x42;
+  const auto read = [](const Bytes& wqe) {
+    return decode_wqe(wqe.data(), wqe.size(), Receives::kTargets);
+  };
+  for (const std::uint8_t opcode : Bytes{0x08, 0x0a, 0x10}) {
+    INFO(int{opcode});
+    const DecodeResult result =
+        read(opcode == 0x0a ? join({control(0, 0x0a, 5), address, kData100})
+                            : join({control(0, opcode, 6), address, kRemote, kData100}));
+    REQUIRE(result.error == WqeError::kNone);
+    CHECK(result.wqe.to.key == 0x1122334455667788);
+    CHECK(result.wqe.to.number == 0x42);
+    CHECK(result.wqe.length == 100);
+  }
+  CHECK(read(control(0, 0x00, 1)).error == WqeError::kNone);
+  CHECK(read(join({control(0, 0x23, 2), kData100})).wqe.kind == WqeKind::kDump);
+  CHECK(read(join({control(0, 0x08, 3), kRemote, kData100})).error != WqeError::kNone);
 }
 
 TEST_CASE("a_completion_has_its_bytes") {

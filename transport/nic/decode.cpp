@@ -153,6 +153,8 @@ class Decoder {
     if (!masked && opmod_ != 0) {
       return fail(WqeError::kLocalOperation, text("opmod 0x%02x in %s", unsigned{opmod_}, name()));
     }
+    const bool stays = wqe().opcode == 0x00 || wqe().opcode == 0x23;
+    if (receives_ == Receives::kTargets && !stays) address(Key::kAccess);
     switch (wqe().opcode) {
       case 0x00:
         wqe().kind = WqeKind::kNop;
@@ -170,7 +172,7 @@ class Decoder {
       case 0x0b:
         if (receives_ == Receives::kNo) return unknown();
         wqe().kind = WqeKind::kSend;
-        if (receives_ == Receives::kDatagrams) address();
+        if (receives_ == Receives::kDatagrams) address(Key::kQueue);
         return payload(Inline::kAllowed);
       case 0x10:
         wqe().kind = WqeKind::kRead;
@@ -208,19 +210,23 @@ class Decoder {
     if (be32_at(segment + 12)) remark("reserved word of the remote address segment is set");
   }
 
-  // mlx5_wqe_av: +0 queue key, +8 the long form and dqp_dct, +12 stat_rate_sl, +13 fl_mlid, +14
-  // rlid (on Ethernet udp_sport), +20 rmac, +26 tclass, +27 hop_limit, +28 grh_gid_fl, +32 rgid.
-  void address() {
-    constexpr std::size_t kBytes = 48;
-    const std::uint8_t* segment = take(kBytes, "address vector");
+  enum class Key { kQueue, kAccess };
+
+  // mlx5_wqe_av: +0 queue key of 4 bytes or access key of 8, +8 the long form and dqp_dct, +12
+  // stat_rate_sl, +13 fl_mlid, +14 rlid (on Ethernet udp_sport); of the long form +20 rmac, +26
+  // tclass, +27 hop_limit, +28 grh_gid_fl, +32 rgid.
+  void address(Key key) {
+    constexpr std::size_t kLong = 48;
+    const std::uint8_t* segment = take(kUnitBytes, "address vector");
     if (segment == nullptr) return;
     AddressVector& to = wqe().to;
-    to.key = be32_at(segment);
-    const std::uint32_t number = be32_at(segment + 8), grh = be32_at(segment + 28);
-    // The short form is for devices that report it as a capability.
-    if ((number >> 31) == 0) fail(WqeError::kLocalOperation, "an address vector of 16 bytes");
+    to.key = key == Key::kQueue ? be32_at(segment) : be64_at(segment);
+    const std::uint32_t number = be32_at(segment + 8);
     to.number = number & 0xffffff;
     to.lid = static_cast<std::uint16_t>(be16_at(segment + 14));
+    to.brief = (number >> 31) == 0;
+    if (to.brief || take(kLong - kUnitBytes, "address vector") == nullptr) return;
+    const std::uint32_t grh = be32_at(segment + 28);
     to.mac = std::uint64_t{be16_at(segment + 20)} << 32 | be32_at(segment + 22);
     to.traffic_class = segment[26];
     to.hop_limit = segment[27];

@@ -80,16 +80,20 @@ struct AtomicOperands {
   std::uint64_t boundary = 0;                     ///< for masked fetch-and-add
 };
 
-/// Where a datagram goes, in host order: an address vector of the long form (mlx5_wqe_av).
+/// Where an entry goes that says so itself, in host order (mlx5_wqe_av).
 struct AddressVector {
-  std::uint32_t key = 0;     ///< queue key; the queue pair's own one if bit 31 is set
-  std::uint32_t number = 0;  ///< queue pair
+  /// A datagram's queue key (the queue pair's own one if bit 31 is set), or a DC access key.
+  std::uint64_t key = 0;
+  std::uint32_t number = 0;  ///< queue pair, or DC target
+  bool brief = false;        ///< the form of 16 bytes, with a LID alone
   std::uint16_t lid = 0;     ///< on Ethernet the UDP source port
   std::uint64_t mac = 0;
   bool global = false;
   std::uint8_t traffic_class = 0, hop_limit = 0, gid_index = 0;
   std::uint32_t flow_label = 0;
   std::array<std::uint8_t, 16> gid{};
+
+  [[nodiscard]] bool operator==(const AddressVector&) const = default;
 };
 
 struct WqeFields : AtomicOperands {
@@ -106,7 +110,7 @@ struct WqeFields : AtomicOperands {
   // For a write or a send for which the receiver gets a completion.
   bool has_immediate = false, solicited = false;
   std::uint32_t immediate = 0;
-  AddressVector to;  ///< for a datagram
+  AddressVector to;  ///< for a datagram, or from a DC initiator
 
   [[nodiscard]] bool is_atomic() const {
     return kind >= WqeKind::kCompareSwap && kind <= WqeKind::kMaskedFetchAdd;
@@ -151,6 +155,7 @@ enum class Receives : std::uint8_t {
   kNo,
   kYes,
   kDatagrams,  ///< it has, and takes only sends, each with an address vector
+  kTargets,    ///< as kYes, but what goes out has an address vector: a DC initiator
 };
 
 /// Returns the size of the WQE that begins with the 16 bytes at `ctrl`: 16 * ds.

@@ -11,6 +11,7 @@
 #include "transport/softnic/regions.h"
 #include "transport/softnic/route.h"
 #include "transport/softnic/rules.h"
+#include "transport/softnic/target.h"
 
 #include <time.h>
 
@@ -42,6 +43,7 @@ struct Context {
   std::map<std::uint32_t, std::unique_ptr<ReceiveQueue>> shared_receives;
   std::vector<CompletionQueue*> watched;  ///< those whose clients may arm them
   std::map<std::uint32_t, std::unique_ptr<QueuePair>> qps;
+  std::map<std::uint32_t, std::unique_ptr<Target>> targets;
   std::vector<QueuePair*> busy;  ///< those that are not at rest, and some that just came to it
   std::map<int, EventListener> listeners;
   bool port_down = false;
@@ -61,6 +63,15 @@ struct Context {
   [[nodiscard]] QueuePair* find_qp(std::uint32_t number) const {
     const auto found = qps.find(number);
     return found == qps.end() ? nullptr : found->second.get();
+  }
+  [[nodiscard]] Target* find_target(std::uint32_t number) const {
+    const auto found = targets.find(number);
+    return found == targets.end() ? nullptr : found->second.get();
+  }
+  /// The receiver of packets of `source` for `number`: the queue pair, or a target's connection.
+  [[nodiscard]] QueuePair* end_of(std::uint32_t number, std::uint32_t source) const {
+    const Target* target = find_target(number);
+    return target == nullptr ? find_qp(number) : target->find(source);
   }
 };
 

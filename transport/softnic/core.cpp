@@ -88,6 +88,13 @@ Core::~Core() {
 
 bool Core::runs_here() const { return process_ == ::getpid(); }
 
+std::uint32_t Core::next_number() {
+  constexpr std::uint32_t kFirst = 0x40;  // 0 and 1 are management queue pairs
+  constexpr std::uint32_t kEnd = (1u << kLocalBits) - 1;
+  if (kFirst + last_qp >= kEnd) throw EngineError{0xf, "all queue pair numbers are used"};
+  return fabric().node() << kLocalBits | (kFirst + last_qp++);
+}
+
 void Core::reset(QueuePair& qp) {
   responder.abandon(qp);
   requester.reset(qp);

@@ -61,6 +61,8 @@ class Core {
   int last_listener = 0;
   bool joined = false;  ///< a fabric that was asked for, not the process's own
 
+  /// A number for a queue pair or a target. Errors: EngineError 0xf when all are used.
+  [[nodiscard]] std::uint32_t next_number();
   /// To the state after creation.
   void reset(QueuePair& qp);
   /// Takes doorbells that the client has stored to UAR `uar` before a command: a card has seen them
@@ -95,6 +97,11 @@ class Core {
   std::atomic<bool> stop_{false};
   int process_;
   std::thread thread_;
+};
+
+/// The engine is its thread, and calls that take its lock.
+struct Engine::Impl : Core {
+  using Core::Core;
 };
 
 }  // namespace gshmem::soft

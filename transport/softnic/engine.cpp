@@ -4,6 +4,7 @@
 #include "host/base/config.h"
 #include "host/base/error.h"
 #include "transport/softnic/core.h"
+#include "transport/softnic/engine_checks.h"
 #include "transport/softnic/profile.h"
 
 #include <fcntl.h>
@@ -20,14 +21,6 @@
 
 namespace gshmem::soft {
 namespace {
-
-// PRM, command status.
-constexpr std::uint8_t kBadParameter = 0x3, kBadResource = 0x5, kBadResourceState = 0x9,
-                       kNoResource = 0xf, kBadQpState = 0x10;
-
-void check(bool ok, std::uint8_t status, const std::string& reason) {
-  if (!ok) throw EngineError{status, reason};
-}
 
 std::string variable(const char* name) {
   const char* value = env_lookup(name);
@@ -50,13 +43,6 @@ void obey_log_settings() {
   }
 }
 
-template <class Map>
-auto& find(Map& map, std::uint32_t number, const char* what) {
-  const auto found = map.find(number);
-  check(found != map.end(), kBadResource, strprintf("there is no %s 0x%x", what, number));
-  return *found->second;
-}
-
 bool aligned(const void* address, std::uintptr_t alignment) {
   return address != nullptr && reinterpret_cast<std::uintptr_t>(address) % alignment == 0;
 }
@@ -74,8 +60,6 @@ void check_receives(const ReceiveAttributes& attributes) {
 }
 
 constexpr int kMostDevices = Engine::kMostDevices;
-constexpr std::uint32_t kFirstLocalQp = 0x40;  // 0 and 1 are management queue pairs
-constexpr std::uint32_t kLocalMask = (1u << kLocalBits) - 1;
 
 }  // namespace
 
@@ -105,10 +89,6 @@ EngineOptions EngineOptions::from_env() {
   }
   return options;
 }
-
-struct Engine::Impl : Core {
-  using Core::Core;
-};
 
 /// One each for the devices of the process, in one fabric.
 std::vector<std::unique_ptr<Engine>> Engine::start_all() {
@@ -347,11 +327,9 @@ std::uint32_t Engine::create_qp(const QpAttributes& attributes) {
   Uar& uar = find(impl_->uars, attributes.uar, "UAR");
   CompletionQueue& send = find(context.cqs, attributes.send_cq, "completion queue");
   CompletionQueue& receive = find(context.cqs, attributes.receive_cq, "completion queue");
-  check(impl_->last_qp + kFirstLocalQp < kLocalMask, kNoResource,
-        "all queue pair numbers are used");
 
   auto qp = std::make_unique<QueuePair>();
-  qp->number = impl_->fabric().node() << kLocalBits | (kFirstLocalQp + impl_->last_qp++);
+  qp->number = impl_->next_number();
   qp->ordinal = impl_->created_qps++;
   qp->attributes = attributes;
   qp->send_cq = &send;
@@ -402,9 +380,7 @@ void Engine::modify_to_rtr(std::uint32_t qpn, const QpRtr& rtr) {
   QueuePair& qp = find(impl_->context.qps, qpn, "queue pair");
   check(qp.state == QpState::kInit, kBadQpState,
         strprintf("queue pair 0x%x: to rtr from state %u", qpn, static_cast<unsigned>(qp.state)));
-  const std::uint32_t mtu = rtr.mtu;
-  check(mtu >= 256 && mtu <= impl_->context.options.profile.mtu && (mtu & (mtu - 1)) == 0,
-        kBadParameter, strprintf("path MTU of %u bytes", mtu));
+  check_mtu(rtr.mtu, impl_->context.options.profile);
   check(rtr.remote_qpn < 0xffffff && rtr.log_message_max <= 31 && rtr.log_responder_reads <= 7 &&
             rtr.receive_psn <= kPsnMask && rtr.min_rnr_timer <= 31,
         kBadParameter, "a field of the queue pair context is out of its range");

@@ -63,8 +63,9 @@ struct ReceiveAttributes {
   ReceiveOrder order = ReceiveOrder::kRing;
 };
 
-/// qpc.st: the services that a queue pair may have.
-enum class Service : std::uint8_t { kReliable = 0, kUnreliable = 1, kDatagram = 2 };
+/// qpc.st: the services that a queue pair may have. A DC initiator (DCI) sends to one DC target
+/// (DCT) after another, reliably, and receives nothing.
+enum class Service : std::uint8_t { kReliable = 0, kUnreliable = 1, kDatagram = 2, kInitiator = 5 };
 
 struct QpAttributes {
   Service service = Service::kReliable;
@@ -111,6 +112,20 @@ struct Route {
   Gid gid{};                   ///< of the destination
   std::uint8_t hop_limit = 64;
   std::uint16_t udp_source = kMinUdpSource;
+};
+
+/// A DC target: what initiators that know its number and its key reach, any number of them.
+struct TargetAttributes {
+  std::uint32_t pd = 0;
+  std::uint32_t receives = 0;  ///< the number of create_receives; 0 = none
+  std::uint32_t cq = 0;        ///< of what it receives
+  std::uint32_t user_index = 0;
+  std::uint64_t access_key = 0;
+  QpInit access = {};
+  std::uint32_t mtu = 4096;          ///< bytes
+  std::uint32_t min_rnr_timer = 12;  ///< as in QpRtr
+  std::uint8_t gid_index = 0;        ///< of its address, where initiators name one
+  std::uint8_t hop_limit = 64;       ///< of its answers
 };
 
 struct QpRtr {
@@ -203,7 +218,8 @@ struct DeviceEvent {
     kPortUp = 0x0109,        ///< 0x09 again, with the other subtype
     kLastReceive = 0x13,     ///< a queue pair in error takes no more from its shared queue
     kInvalidRequest = 0x10,  ///< from the other end
-    kAccessError = 0x11      ///< by the other end
+    kAccessError = 0x11,     ///< by the other end
+    kKeyViolation = 0x1d     ///< of a DC target, by an initiator with another key
   } kind;
   std::uint32_t number = 0;
 };
@@ -275,6 +291,10 @@ class Engine {
   void destroy_receives(std::uint32_t number);
   [[nodiscard]] std::uint32_t create_qp(const QpAttributes& attributes);
   void destroy_qp(std::uint32_t qpn);
+  [[nodiscard]] std::uint32_t create_target(const TargetAttributes& attributes);
+  void destroy_target(std::uint32_t number);
+  /// Packets with another key that have come to it.
+  [[nodiscard]] std::uint32_t key_violations(std::uint32_t target) const;
   // State machine: reset -> init -> rtr -> rts, any -> error, any -> reset.
   void modify_to_init(std::uint32_t qpn, const QpInit& init);
   void modify_to_rtr(std::uint32_t qpn, const QpRtr& rtr);

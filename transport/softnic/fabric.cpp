@@ -20,7 +20,7 @@
 namespace gshmem::soft {
 namespace {
 
-constexpr std::uint64_t kMagic = 0x34636962'6166736eull;  // changes with the layout
+constexpr std::uint64_t kMagic = 0x35636962'6166736eull;  // changes with the layout
 constexpr std::uint64_t kRingsOffset = 64 * 1024;
 constexpr std::uint64_t kFabricBytes = kRingsOffset + 2ull * kMaxNodes * kMaxNodes * Ring::kBytes;
 

@@ -48,7 +48,7 @@ enum class Condition : std::uint8_t {
   kReceiver,  ///< the receiver has no room yet: RNR NAK
 };
 
-struct Packet {
+struct alignas(64) Packet {
   PacketKind kind = PacketKind::kSkip;
   nic::WqeKind wqe_kind = nic::WqeKind::kNop;  ///< of an atomic
   std::uint8_t syndrome = 0, vendor = 0;
@@ -77,11 +77,15 @@ struct Packet {
     return kind == PacketKind::kNotReady && condition == Condition::kSilence;
   }
 
+  // An initiator's request has these.
+  std::uint64_t access_key = 0;
+  std::uint32_t connection = 0;      ///< counts those of the initiator from 1; 0 = of a queue pair
+  std::uint32_t connection_psn = 0;  ///< its first one
+
   std::uint32_t queue_key = 0;  ///< of a datagram
   std::uint32_t flow_label = 0;
   std::uint8_t traffic_class = 0;
-  std::uint8_t unused[7] = {};
 };
-static_assert(sizeof(Packet) == 192 && std::is_trivially_copyable_v<Packet>);
+static_assert(sizeof(Packet) == 256 && std::is_trivially_copyable_v<Packet>);
 
 }  // namespace gshmem::soft

@@ -17,6 +17,7 @@
 namespace gshmem::soft {
 
 struct Region;
+struct Target;
 
 /// Bytes of a region that is dear to read in small pieces (a GPU's), read ahead.
 struct ReadAhead {
@@ -120,6 +121,9 @@ struct Sending {
   /// Since when it goes on by its record, because its doorbell may be lost; 0 = it does not.
   std::int64_t rescued_ns = 0;
   std::uint32_t bells = 0;  ///< bit n: it has been rung by the n-th register of its UAR
+  /// An initiator's present target, which `rtr` leads to, and the first sequence number for it.
+  std::optional<nic::AddressVector> peer;
+  std::uint32_t peer_psn = 0;
 };
 
 /// The responder's part, as new after a reset.
@@ -145,19 +149,26 @@ struct QueuePair : Sending, Receiving {
   bool busy = false;  ///< in Context::busy
   CompletionQueue *send_cq = nullptr, *receive_cq = nullptr;
   std::uint32_t epoch = 0;  ///< never goes back, also not by a reset
+  /// Counts the targets that an initiator has turned to, and never goes back either. In a target's
+  /// connection it is the number that its initiator has given it.
+  std::uint32_t connection = 0;
+  const Target* target = nullptr;  ///< it is one of its connections
   std::uint64_t visits = 0, flushes = 0;
   std::unique_ptr<ReceiveQueue> own_receives;
   ReceiveQueue* receives = nullptr;  ///< that one, a shared one, or none
+  [[nodiscard]] bool is_initiator() const { return attributes.service == Service::kInitiator; }
   [[nodiscard]] bool is_datagram() const { return attributes.service == Service::kDatagram; }
   /// An unreliable connection: nothing is acknowledged or sent again.
   [[nodiscard]] bool is_unreliable() const { return attributes.service == Service::kUnreliable; }
   [[nodiscard]] bool shares_receives() const { return receives != own_receives.get(); }
 
   /// Nothing to do before a doorbell or a packet comes. Receives are found in memory, without
-  /// either.
+  /// either, and given back after an error: by a target's connection the one that it has taken.
   [[nodiscard]] bool at_rest() const {
+    const bool flushes =
+        target == nullptr ? receives != nullptr : receive && state == QpState::kError;
     return operations.empty() && fetched == producer && !jumped && !reset_due && trailing.empty() &&
-           pending.empty() && held.empty() && receives == nullptr;
+           pending.empty() && held.empty() && !flushes;
   }
   /// From the first that waits for an answer to the last that has a number. Of twice as many
   /// sequence numbers one half is old, one new (InfiniBand 9.7.2).

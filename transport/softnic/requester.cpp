@@ -27,6 +27,12 @@ bool equal(const std::uint8_t* slot, const std::uint8_t* copy, std::size_t bytes
   return true;
 }
 
+/// The service decides what goes out by a queue pair, and how it is addressed.
+nic::Receives receives_of(Service service) {
+  if (service == Service::kDatagram) return nic::Receives::kDatagrams;
+  return service == Service::kInitiator ? nic::Receives::kTargets : nic::Receives::kYes;
+}
+
 /// The send counter of the doorbell record (word 1: mlx5dv.h, MLX5_SND_DBR). Pairs with the
 /// client's store of it.
 std::uint16_t record_of(const QueuePair& qp) {
@@ -141,8 +147,7 @@ void Requester::take(QueuePair& qp, std::int64_t now) {
 /// Decodes; whatever is wrong with the bytes is an error completion and a violation.
 void Requester::inspect(QueuePair& qp, Operation& op) {
   const nic::Findings result =
-      nic::decode_wqe(op.raw.data(), op.raw.size(),
-                      qp.is_datagram() ? nic::Receives::kDatagrams : nic::Receives::kYes, op.wqe);
+      nic::decode_wqe(op.raw.data(), op.raw.size(), receives_of(qp.attributes.service), op.wqe);
   const auto expected = static_cast<std::uint16_t>(op.entry);
   if (op.wqe.number != qp.number || op.wqe.index != expected) {
     const std::string why = strprintf(

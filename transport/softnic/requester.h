@@ -1,7 +1,8 @@
 // The sending half of queue pairs: doorbells, fetch, execution in order, completion, and flush in
 // the error state. requester.cpp has the life of an operation, sender.cpp what it puts on the wire
-// and takes from it, gather.cpp the memory at this end. Invariant: completions of a queue pair come
-// in the order of its entries; nothing after a failed operation is executed.
+// and takes from it, dynamic.cpp whom an initiator sends to, gather.cpp the memory at this end.
+// Invariant: completions of a queue pair come in the order of its entries; nothing after a failed
+// operation is executed.
 #pragma once
 
 #include "transport/softnic/context.h"
@@ -69,6 +70,10 @@ class Requester {
   void try_again(QueuePair& qp, Operation& op, Condition condition, std::int64_t now,
                  std::uint32_t rnr_timer = 0);
   bool check_peer(QueuePair& qp, std::int64_t now);
+
+  // dynamic.cpp
+  bool check_vector(QueuePair& qp, Operation& op);
+  bool turn_to_target(QueuePair& qp, Operation& op);
 
   // unreliable.cpp
   bool send_datagram(QueuePair& qp, Operation& op, std::int64_t now);

@@ -108,7 +108,7 @@ Packet* Responder::begin_reply(const Packet& request, PacketKind kind) {
 
 /// A reply goes by the route of its own queue pair.
 void Responder::address(Packet& reply) const {
-  if (const QueuePair* qp = context_.find_qp(reply.source)) {
+  if (const QueuePair* qp = context_.end_of(reply.source, reply.target)) {
     if (const auto addresses = addresses_of(context_.port, qp->rtr.route))
       reply.addresses = *addresses;
   }
@@ -129,7 +129,7 @@ bool Responder::not_ready(const Packet& request, Condition condition) {
   if (packet == nullptr) return false;
   packet->condition = condition;
   if (condition == Condition::kReceiver) {
-    const QueuePair& qp = *context_.find_qp(request.target);
+    const QueuePair& qp = *end_of(request);
     packet->rnr_timer = qp.rts.min_rnr_timer.value_or(qp.rtr.min_rnr_timer);
   }
   replies_to(request)->commit();
@@ -190,7 +190,7 @@ bool Responder::on_request(const Packet& request, const std::uint8_t* payload, s
   if (ring == nullptr) return true;  // from nowhere
   // A held write and this one may both answer.
   if (!ring->has_room(4)) return false;
-  QueuePair* qp = context_.find_qp(request.target);
+  QueuePair* qp = request.connection == 0 ? context_.find_qp(request.target) : accept(request);
   const bool listens = qp != nullptr && !context_.port_down && !qp->is_datagram() &&
                        (qp->state == QpState::kRtr || qp->state == QpState::kRts) &&
                        qp->rtr.remote_qpn == request.source && !drops(*qp, request);
@@ -241,6 +241,7 @@ void Responder::fail(QueuePair& qp, const Packet& request, const Fault& fault) {
   land_held(qp);
   reply(request, PacketKind::kAck, fault.syndrome, request.vendor);
   qp.state = QpState::kError;
+  if (qp.target != nullptr) context_.wake(qp);
   context_.tell({event_of(fault.syndrome), qp.number});
 }
 
@@ -401,7 +402,7 @@ void Responder::acknowledge(QueuePair& qp, const Packet& request, MemoryAccess* 
   if (!memory->batched()) {
     reply(request, PacketKind::kAck);
   } else {
-    settling_.push_back({request, memory, qp.number, qp.losses});
+    settling_.push_back({request, memory, qp.losses});
   }
 }
 
@@ -413,7 +414,7 @@ bool Responder::settle() {
     std::uint8_t syndrome = 0;
     if (!one.memory->flush() || lost_writes() != one.losses) {
       syndrome = kRemoteOperation;
-      if (QueuePair* qp = context_.find_qp(one.qpn)) qp->state = QpState::kError;
+      if (QueuePair* qp = end_of(one.reply)) qp->state = QpState::kError;
     }
     reply(one.reply, PacketKind::kAck, syndrome);
     settling_.erase(settling_.begin());

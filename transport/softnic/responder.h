@@ -24,6 +24,8 @@ class Responder {
   bool settle();
   /// The queue pair goes away or starts anew: what it has not answered is to be sent again.
   void abandon(QueuePair& qp);
+  /// A target's connection ends.
+  void drop(QueuePair& connection);
 
  private:
   struct Fault {
@@ -33,7 +35,6 @@ class Responder {
   struct Settling {
     Packet reply;
     MemoryAccess* memory;
-    std::uint32_t qpn;
     std::uint64_t losses;  ///< lost_writes() before the message
   };
 
@@ -41,6 +42,10 @@ class Responder {
   /// with the end are as long as the path MTU, which both ends agree on (InfiniBand 9.7.4.1.5 and
   /// 9.7.4.1.6).
   [[nodiscard]] static const char* malformed(const QueuePair& qp, const Packet& request);
+  /// Where a reply goes out again.
+  [[nodiscard]] QueuePair* end_of(const Packet& request) const {
+    return context_.end_of(request.target, request.source);
+  }
   [[nodiscard]] Ring* replies_to(const Packet& request) const;
   void address(Packet& reply) const;
   [[nodiscard]] bool drops(const QueuePair& qp, const Packet& request) const;
@@ -69,6 +74,9 @@ class Responder {
   bool fetch(QueuePair& qp, PendingReply& pending, const Region& region, std::uint8_t* to,
              std::uint32_t bytes, std::int64_t now);
   bool read_ahead(QueuePair& qp, MemoryAccess& memory, std::int64_t now);
+
+  // dynamic.cpp
+  QueuePair* accept(const Packet& request);
 
   // unreliable.cpp
   void on_unreliable(QueuePair& qp, const Packet& request, const std::uint8_t* payload);

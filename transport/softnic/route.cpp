@@ -16,6 +16,7 @@ bool is_ipv4(const Gid& gid) {
 std::optional<Addresses> addresses_of(const Port& port, const Route& route) {
   Addresses out{.destination = route.gid,
                 .mac = route.mac,
+                .source_mac = port.mac,
                 .lid = route.lid,
                 .source_lid = port.lid,
                 .hop_limit = route.hop_limit};
@@ -27,6 +28,16 @@ std::optional<Addresses> addresses_of(const Port& port, const Route& route) {
   out.kind = own.kind;
   if (own.kind == GidAttributes::Kind::kRoceV2) out.udp_source = route.udp_source;
   return out;
+}
+
+Route route_of(const nic::AddressVector& vector) {
+  return {.lid = vector.lid,
+          .mac = vector.mac,
+          .global = vector.global,
+          .gid_index = vector.gid_index,
+          .gid = vector.gid,
+          .hop_limit = vector.hop_limit,
+          .udp_source = vector.lid};
 }
 
 const char* refusal_of(const Port& port, const Addresses& packet) {

@@ -3,6 +3,7 @@
 // that a packet goes to, which its queue pair number does; a port only drops what is not its own.
 #pragma once
 
+#include "transport/nic/decode.h"
 #include "transport/softnic/engine.h"
 
 #include <array>
@@ -24,7 +25,7 @@ struct Port {
 /// Fields of the headers of Ethernet or the LRH, of IP or the GRH, and of UDP.
 struct Addresses {
   Gid source{}, destination{};  ///< where there are GIDs
-  std::uint64_t mac = 0;        ///< of the destination
+  std::uint64_t mac = 0, source_mac = 0;
   std::uint16_t lid = 0, source_lid = 0;
   std::uint16_t udp_source = 0;  ///< of RoCE v2
   std::uint8_t hop_limit = 0;
@@ -34,6 +35,9 @@ struct Addresses {
 
 /// Those of packets that go out by a route. Errors: none where the table has no such GID.
 [[nodiscard]] std::optional<Addresses> addresses_of(const Port& port, const Route& route);
+
+/// Reads the way of a datagram or an initiator's entry.
+[[nodiscard]] Route route_of(const nic::AddressVector& vector);
 
 /// Why a port drops a packet with these addresses, or null.
 [[nodiscard]] const char* refusal_of(const Port& port, const Addresses& packet);

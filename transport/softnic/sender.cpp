@@ -41,6 +41,10 @@ void fill(Packet& packet, const QueuePair& qp, const Operation& op) {
   packet.has_immediate = op.wqe.has_immediate;
   packet.solicited = op.wqe.solicited;
   packet.immediate = op.wqe.immediate;
+  if (!qp.peer) return;
+  packet.access_key = qp.peer->key;
+  packet.connection = qp.connection;
+  packet.connection_psn = qp.peer_psn;
 }
 
 /// Local ACK timeout, 4.096 us * 2^n (InfiniBand 9.7.6.1.3); 0 switches it off.
@@ -163,6 +167,7 @@ bool Requester::check_local(QueuePair& qp, Operation& op) {
 }
 
 bool Requester::send(QueuePair& qp, Operation& op, std::int64_t now) {
+  if (qp.is_initiator() && !turn_to_target(qp, op)) return op.syndrome != 0;
   const std::uint32_t node = qp.rtr.remote_qpn >> kLocalBits;
   Ring* ring = context_.fabric->request_to(node);
   if (qp.is_unreliable() && op.returns_data()) {

@@ -15,17 +15,8 @@ bool Requester::send_datagram(QueuePair& qp, Operation& op, std::int64_t now) {
     reject(qp, op, kLocalLength, "a datagram above the MTU of the port");
     return true;
   }
-  const auto addresses = addresses_of(context_.port, {.lid = to.lid,
-                                                      .mac = to.mac,
-                                                      .global = to.global,
-                                                      .gid_index = to.gid_index,
-                                                      .gid = to.gid,
-                                                      .hop_limit = to.hop_limit,
-                                                      .udp_source = to.lid});
-  if (!addresses) {
-    reject(qp, op, kLocalOperation, "an address vector with a GID that the port does not have");
-    return true;
-  }
+  const auto addresses = addresses_of(context_.port, route_of(to));
+  if (!check_vector(qp, op)) return true;
   Ring* ring = context_.fabric->request_to(to.number >> kLocalBits);
   const bool lost = op.lost_once || ring == nullptr || context_.port_down ||
                     context_.adversary.decides(Behaviour::kDrop, qp.ordinal, op.number);
@@ -41,7 +32,7 @@ bool Requester::send_datagram(QueuePair& qp, Operation& op, std::int64_t now) {
     packet->immediate = op.wqe.immediate;
     packet->solicited = op.wqe.solicited;
     constexpr std::uint32_t kOwnKey = 1u << 31;  // InfiniBand 10.2.5
-    packet->queue_key = (to.key & kOwnKey) != 0 ? qp.init.key : to.key;
+    packet->queue_key = (to.key & kOwnKey) != 0 ? qp.init.key : static_cast<std::uint32_t>(to.key);
     packet->traffic_class = to.traffic_class;
     packet->flow_label = to.flow_label;
     packet->offset = kGrhBytes;

@@ -252,8 +252,14 @@ class Queue {
     return atomic(0x11, 0, far, near, operands, flags);
   }
 
+  /// An initiator's entries have this address vector from now on, all but NOP and DUMP.
+  void set_vector(const Bytes& vector) { vector_ = vector; }
   /// Stores a WQE in the ring; returns its index.
-  std::uint16_t post(const Bytes& wqe) {
+  std::uint16_t post(Bytes wqe) {
+    if (wqe[3] != 0x00 && wqe[3] != 0x23) {
+      wqe.insert(wqe.begin() + 16, vector_.begin(), vector_.end());
+      wqe[7] = static_cast<std::uint8_t>(wqe[7] + vector_.size() / 16);
+    }
     const std::uint32_t entries = static_cast<std::uint32_t>((wqe.size() + 63) / 64);
     for (std::size_t at = 0; at < wqe.size(); at += 64) {
       std::memcpy(slot(next_ + static_cast<std::uint32_t>(at / 64)), wqe.data() + at,
@@ -391,6 +397,7 @@ class Queue {
   void* page_ = nullptr;
   std::uint32_t uar_ = 0, cqn_ = 0, qpn_ = 0;
   std::uint32_t next_ = 0, polled_ = 0;
+  Bytes vector_;
   static constexpr std::uint32_t kKept = 64;
   std::array<std::uint8_t, kKept> opcodes_{};
 };

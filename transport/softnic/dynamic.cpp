@@ -1,0 +1,96 @@
+// Dynamic connections: an initiator turns from target to target, and a target takes whoever knows
+// its key. Both halves do the rest as between two connected queue pairs. Public logs of cards have
+// no packet with a wrong key. It is treated as InfiniBand treats wrong queue keys and partition
+// keys: counted, reported to its owner and not answered, so that the sender's retries end (0x15).
+#include "host/base/error.h"
+#include "host/base/log.h"
+#include "transport/softnic/requester.h"
+#include "transport/softnic/responder.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+namespace gshmem::soft {
+
+/// False: the operation has failed, because its address vector leads nowhere.
+bool Requester::check_vector(QueuePair& qp, Operation& op) {
+  const nic::AddressVector& to = op.wqe.to;
+  const char* why = nullptr;
+  if (to.brief && context_.port.ethernet()) {
+    why = "an address vector of 16 bytes, which has no MAC address";
+  } else if (!addresses_of(context_.port, route_of(to))) {
+    why = "an address vector with a GID that the port does not have";
+  }
+  if (why != nullptr) reject(qp, op, kLocalOperation, why);
+  return why == nullptr;
+}
+
+/// Connects to the target of `op`, after all that went to another one is done: a card has one
+/// connection at a time for an initiator. False: it has to wait, or has failed.
+bool Requester::turn_to_target(QueuePair& qp, Operation& op) {
+  if (qp.peer == op.wqe.to) return true;
+  for (const Operation& earlier : qp.operations) {
+    if (&earlier == &op) break;
+    if (earlier.progress != Operation::Progress::kDone) return false;
+  }
+  if (!check_vector(qp, op)) return false;
+  qp.peer = op.wqe.to;
+  qp.rtr.remote_qpn = op.wqe.to.number;
+  qp.rtr.route = route_of(op.wqe.to);
+  ++qp.connection;
+  qp.peer_psn = static_cast<std::uint32_t>(qp.rts.send_psn + qp.packets) & kPsnMask;
+  return true;
+}
+
+/// The connection that a packet belongs to, made anew by a packet of a newer one. Null: there is no
+/// such target, the packet is late, or its key is wrong.
+QueuePair* Responder::accept(const Packet& request) {
+  Target* target = context_.find_target(request.target);
+  if (target == nullptr || context_.port_down) return nullptr;
+  const TargetAttributes& attributes = target->attributes;
+  if (request.access_key != attributes.access_key) {
+    ++target->key_violations;
+    GSHMEM_INFO("soft NIC: DC target 0x%x: a packet of 0x%x is dropped: access key 0x%lx",
+                target->number, request.source, request.access_key);
+    context_.tell({DeviceEvent::Kind::kKeyViolation, target->number});
+    return nullptr;
+  }
+  std::unique_ptr<QueuePair>& known = target->connections[request.source];
+  if (known != nullptr) {
+    const auto ahead = static_cast<std::int32_t>(request.connection - known->connection);
+    if (ahead < 0) return nullptr;
+    if (ahead == 0) return known.get();
+    drop(*known);
+  }
+  known = std::make_unique<QueuePair>();
+  known->number = target->number;
+  known->ordinal = target->ordinal;
+  known->attributes.pd = attributes.pd;
+  known->attributes.user_index = attributes.user_index;
+  known->send_cq = known->receive_cq = target->cq;
+  known->receives = target->receives;
+  known->told_last = true;  // the queue of receives is the target's
+  known->target = target;
+  known->connection = request.connection;
+  const Addresses& from = request.addresses;
+  known->rtr = {.remote_qpn = request.source,
+                .route = {.lid = from.source_lid,
+                          .mac = from.source_mac,
+                          .global = from.global,
+                          .gid_index = attributes.gid_index,
+                          .gid = from.source,
+                          .hop_limit = attributes.hop_limit},
+                .mtu = attributes.mtu,
+                .receive_psn = request.connection_psn,
+                .min_rnr_timer = attributes.min_rnr_timer,
+                .access = attributes.access};
+  known->state = QpState::kRtr;
+  return known.get();
+}
+
+void Responder::drop(QueuePair& connection) {
+  abandon(connection);
+  if (connection.busy) std::erase(context_.busy, &connection);
+}
+
+}  // namespace gshmem::soft
