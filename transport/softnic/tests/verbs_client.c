@@ -259,7 +259,7 @@ static void provoke_error(struct side* a, struct side* b) {
 static void refuse_a_command(void) {
   uint8_t in[0x110] = {0}, out[0x10] = {0};
   bits(in, 0, 31, 16, 0x500);
-  bits(in, 0x18, 23, 16, 5);  // a DC initiator
+  bits(in, 0x18, 23, 16, 3);  // a service that there is not
   errno = 0;
   CHECK(!mlx5dv_devx_obj_create(context, in, sizeof(in), out, sizeof(out)));
   CHECK(errno == EREMOTEIO && out[0] == 0x3 && get_bits(out, 4, 31, 0) != 0);

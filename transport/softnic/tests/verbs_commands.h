@@ -72,9 +72,11 @@ inline constexpr std::size_t kQpc = 0x18, kPath = 0x18 + 0x18;
 struct QpPlan {
   std::uint32_t pd = 0, umem = 0, uar = 0, cq = 0, log_entries = 0;
   std::uint64_t queue = 0, record = 0;
+  std::uint32_t service = 0;  ///< qpc.st
 };
 inline Bytes create_qp(const QpPlan& plan) {
   Bytes in = command(0x500, 0x110);
+  bits(in, kQpc + 0x00, 23, 16, plan.service);
   bits(in, kQpc + 0x00, 12, 11, 3);  // pm_state migrated
   bits(in, kQpc + 0x04, 23, 0, plan.pd);
   bits(in, kQpc + 0x08, 14, 11, plan.log_entries);
@@ -87,6 +89,45 @@ inline Bytes create_qp(const QpPlan& plan) {
   word64(in, 0x100, plan.queue);
   word(in, 0x108, plan.umem);
   bits(in, 0x10c, 31, 31, 1);
+  return in;
+}
+
+/// dctc begins at 0x10 of the command.
+inline constexpr std::size_t kDctc = 0x10;
+
+struct DctPlan {
+  std::uint32_t pd = 0, cq = 0, srq = 0;
+  std::uint64_t key = 0;
+};
+inline Bytes create_dct(const DctPlan& plan) {
+  Bytes in = command(0x710, 0x80);
+  bits(in, kDctc + 0x04, 23, 0, 0x4711);  // user_index
+  bits(in, kDctc + 0x08, 23, 0, plan.cq);
+  bits(in, kDctc + 0x0c, 23, 20, 3);  // atomic_mode
+  bits(in, kDctc + 0x0c, 19, 17, 7);  // rre, rwe, rae
+  bits(in, kDctc + 0x10, 12, 8, 12);  // min_rnr_nak
+  bits(in, kDctc + 0x14, 23, 0, plan.srq);
+  bits(in, kDctc + 0x18, 23, 0, plan.pd);
+  word64(in, kDctc + 0x20, plan.key);
+  bits(in, kDctc + 0x28, 26, 24, 5);  // mtu 4096
+  bits(in, kDctc + 0x28, 23, 16, 1);  // port
+  bits(in, kDctc + 0x2c, 7, 0, 255);  // hop_limit
+  return in;
+}
+/// A shared receive queue with one entry of 32 bytes.
+inline Bytes create_rmp(std::uint32_t pd, std::uint32_t umem, std::uint64_t queue,
+                        std::uint64_t record) {
+  constexpr std::size_t kRmpc = 0x20, kWq = kRmpc + 0x30;
+  Bytes in = command(0x90c, 0x110);
+  bits(in, kRmpc, 23, 20, 1);  // ready
+  bits(in, kWq, 31, 28, 1);    // cyclic
+  bits(in, kWq + 0x08, 23, 0, pd);
+  word64(in, kWq + 0x10, record);
+  bits(in, kWq + 0x20, 19, 16, 5);
+  bits(in, kWq + 0x24, 31, 30, 3);
+  word(in, kWq + 0x28, umem);
+  word(in, kWq + 0x2c, umem);
+  word64(in, kWq + 0x30, queue);
   return in;
 }
 

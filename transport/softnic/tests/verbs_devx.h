@@ -19,7 +19,8 @@ struct DevxQueuePair {
   mlx5dv_devx_obj *pd, *cq, *qp;
   std::uint32_t pdn, cqn, qpn;
 
-  explicit DevxQueuePair(ibv_context* context)
+  /// `service`: qpc.st, 0 for a reliable connection.
+  explicit DevxQueuePair(ibv_context* context, std::uint32_t service = 0)
       : umem(nullptr), uar(mlx5dv_devx_alloc_uar(context, MLX5DV_UAR_ALLOC_TYPE_NC)) {
     std::memset(memory.get(), 0, 16384);
     umem = mlx5dv_devx_umem_reg(context, memory.get(), 16384, kLocalWrite);
@@ -40,7 +41,8 @@ struct DevxQueuePair {
                                   .cq = cqn,
                                   .log_entries = 2,
                                   .queue = 8192,
-                                  .record = 0}));
+                                  .record = 0,
+                                  .service = service}));
     qpn = number();
   }
   void modify(const std::vector<Bytes>& steps) {

@@ -100,9 +100,11 @@ std::uint32_t Engine::create_cq(const CqAttributes& cq) {
 }
 void Engine::destroy_cq(std::uint32_t cqn) { tell("destroy_cq", cqn); }
 std::uint32_t Engine::create_qp(const QpAttributes& qp) {
-  tell("create_qp pd %u queue %p log %u record %p cqs %u %u uar %u index %u srq %u no_record %d",
-       qp.pd, qp.send_queue, qp.log_send_entries, qp.record, qp.send_cq, qp.receive_cq, qp.uar,
-       qp.user_index, qp.shared_receives, qp.no_record);
+  tell(
+      "create_qp st %d pd %u queue %p log %u record %p cqs %u %u uar %u index %u srq %u no_record "
+      "%d",
+      static_cast<int>(qp.service), qp.pd, qp.send_queue, qp.log_send_entries, qp.record,
+      qp.send_cq, qp.receive_cq, qp.uar, qp.user_index, qp.shared_receives, qp.no_record);
   if (qp.receives.entries != nullptr) tell("receives %s", text_of(qp.receives).c_str());
   const std::uint32_t number = impl_->next();
   const std::lock_guard lock(impl_->mutex);
@@ -114,6 +116,15 @@ void Engine::destroy_qp(std::uint32_t qpn) {
   const std::lock_guard lock(impl_->mutex);
   impl_->queue_pairs.erase(qpn);
 }
+std::uint32_t Engine::create_target(const TargetAttributes& target) {
+  tell("create_target pd %u srq %u cq %u index %u key %llx mtu %u timer %u gid %d hops %d %s",
+       target.pd, target.receives, target.cq, target.user_index,
+       static_cast<unsigned long long>(target.access_key), target.mtu, target.min_rnr_timer,
+       target.gid_index, target.hop_limit, text_of(target.access).c_str());
+  return impl_->next();
+}
+void Engine::destroy_target(std::uint32_t number) { tell("destroy_target", number); }
+std::uint32_t Engine::key_violations(std::uint32_t) const { return 9; }
 void Engine::modify_to_init(std::uint32_t qpn, const QpInit& init) {
   tell("init %s", text_of(init).c_str());
   impl_->move(qpn, QpState::kInit);

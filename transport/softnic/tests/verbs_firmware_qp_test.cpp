@@ -36,9 +36,15 @@ TEST_CASE("every reason for which a queue pair is refused") {
     bits(in, kQpc + 0x9c, 23, 0, rig.pd);
     CHECK(rig.run(in).refused(Status::kBadResource, Check::kCompletionQueue));
   }
-  SECTION("dynamically connected") {
-    bits(in, kQpc, 23, 16, 5);
+  SECTION("a service that there is not") {
+    bits(in, kQpc, 23, 16, 3);
     CHECK(rig.run(in).refused(Status::kBadParameter, Check::kService));
+  }
+  SECTION("an access key of a connection") {
+    word64(in, kQpc + 0xc8, 1);
+    CHECK(rig.run(in).refused(Status::kBadParameter, Check::kAccessKey));
+    bits(in, kQpc, 23, 16, 5);  // of a DC initiator
+    CHECK(rig.run(in).status == Status::kOk);
   }
   SECTION("a receive queue of its own, and a CQ for it") {
     bits(in, kQpc + 0xac, 26, 24, 0);
@@ -100,8 +106,7 @@ TEST_CASE("every reason for which a queue pair is refused") {
     const auto [byte, bit] = GENERATE(table<std::size_t, int>({{0x04, 31},    // wq_signature
                                                                {0x08, 15},    // no_sq
                                                                {0x90, 0},     // cd_master
-                                                               {0x90, 1},     // cd_slave_send
-                                                               {0xcc, 0}}));  // dc_access_key
+                                                               {0x90, 1}}));  // cd_slave_send
     bits(in, kQpc + byte, bit, bit, 1);
     CHECK(rig.run(in).refused(Status::kBadParameter, Check::kZeroField));
   }

@@ -11,7 +11,7 @@ using namespace verbs_test;
 
 TEST_CASE("unknown opcode is bad operation with its own syndrome") {
   Rig rig;
-  for (const std::uint32_t opcode : {0x0u, 0x200u, 0x710u, 0xa00u, 0xffffu}) {
+  for (const std::uint32_t opcode : {0x0u, 0x200u, 0x712u, 0xa00u, 0xffffu}) {
     const Answer answer = rig.run(command(opcode, 0x40));
     CHECK(answer.refused(Status::kBadOperation, Check::kOpcode));
     CHECK(word_at(answer.out, 4) == 0x5f7c0001);
@@ -83,7 +83,9 @@ TEST_CASE("general capabilities are at their offsets, with equal current and max
   CHECK(bits_at(answer.out, cap + 0x34, 7, 0) == 1);     // num_ports
   CHECK(bits_at(answer.out, cap + 0x3c, 3, 0) == 1);     // cqe_version
   CHECK(bits_at(answer.out, cap + 0x40, 1, 1) == 1);     // atomic
-  CHECK(bits_at(answer.out, cap + 0x40, 5, 5) == 0);     // dct
+  CHECK(bits_at(answer.out, cap + 0x40, 5, 5) == 1);     // dct
+  CHECK(bits_at(answer.out, cap + 0x40, 31, 31) == 1);   // compact_address_vector
+  CHECK(bits_at(answer.out, cap + 0x24, 21, 16) == 4);   // log_max_ra_req_dc
   CHECK(bits_at(answer.out, cap + 0x44, 19, 19) == 0);   // cd
   CHECK(bits_at(answer.out, cap + 0x44, 0, 0) == 1);     // rc
   CHECK(bits_at(answer.out, cap + 0x4c, 31, 31) == 1);   // bf

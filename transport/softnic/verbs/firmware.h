@@ -58,6 +58,7 @@ enum class Check : std::uint16_t {
   kOutstanding,  ///< log_rra_max, log_sra_max
   kAtomicMode,
   kMigration,  ///< pm_state
+  kAccessKey,  ///< dc_access_key where there is no DC
   kInUse,      ///< destroyed while another object uses it
   kEngine,     ///< the engine refused
 };

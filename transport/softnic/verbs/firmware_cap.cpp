@@ -25,13 +25,16 @@ void fill_general(const DeviceAttributes& device, std::uint8_t* caps) {
   set(caps, cap::log_max_mkey, 24);
   set(caps, cap::log_max_ra_req_qp, kLogOutstanding);
   set(caps, cap::log_max_ra_res_qp, kLogOutstanding);
+  set(caps, cap::log_max_ra_req_dc, kLogOutstanding);
+  set(caps, cap::log_max_ra_res_dc, kLogOutstanding);
   set(caps, cap::gid_table_size, 0);   // 8 << 0 entries, the fewest that can be said
   set(caps, cap::pkey_table_size, 0);  // 128 << 0, likewise
   set(caps, cap::port_type, device.mac != 0 ? 1 : 0);  // Ethernet or InfiniBand
   set(caps, cap::num_ports, 1);
   set(caps, cap::log_max_msg, kLogMessageMax);
   set(caps, cap::cqe_version, 1);
-  set(caps, cap::dct, 0);
+  set(caps, cap::compact_address_vector, 1);
+  set(caps, cap::dct, 1);
   set(caps, cap::roce, device.mac != 0 ? 1 : 0);
   set(caps, cap::atomic, 1);
   set(caps, cap::cq_oi, 1);
@@ -42,6 +45,7 @@ void fill_general(const DeviceAttributes& device, std::uint8_t* caps) {
   set(caps, cap::bf, 1);
   set(caps, cap::log_bf_reg_size, 9);  // two halves of 256 bytes, as every mlx5 so far
   set(caps, cap::max_wqe_sz_sq, device.max_wqe_bytes);
+  set(caps, cap::max_wqe_sz_sq_dc, device.max_wqe_bytes);
   set(caps, cap::log_max_pd, 20);
   set(caps, cap::log_max_rmp, 16);
 }
@@ -53,7 +57,6 @@ void fill_atomic(std::uint8_t* caps) {
   // Compare-and-swap 1, fetch-and-add 2, and their masked forms 4, 8; operands of 4 and 8 bytes.
   set(caps, atomic_caps::atomic_operations, 0x1 | 0x2 | 0x4 | 0x8);
   set(caps, atomic_caps::atomic_size_qp, 0x4 | 0x8);
-  // Every ConnectX with DC has both; NVSHMEM asks for both, whatever it uses.
   set(caps, atomic_caps::atomic_size_dc, 0x4 | 0x8);
 }
 

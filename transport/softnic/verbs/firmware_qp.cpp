@@ -8,7 +8,6 @@ namespace gshmem::soft {
 namespace {
 
 constexpr std::uint64_t kEntryBytes = 64;
-constexpr std::uint32_t kReliableConnection = 0;  ///< qpc.st, MLX5_QPC_ST_RC
 /// qpc.send_dbr_mode: a doorbell record, or a register of its own for software that has none
 /// (DOCA doca_verbs_qp.h, DOCA_VERBS_QP_SEND_DBR_MODE_*).
 constexpr std::uint32_t kRecord = 0, kNoRecord = 1;
@@ -25,12 +24,18 @@ std::uint64_t receive_bytes(const std::uint8_t* qpc) {
   return std::max(bytes, kEntryBytes);
 }
 
+/// qpc.st
+Service service_of(const std::uint8_t* qpc) { return static_cast<Service>(get(qpc, qpc::st)); }
+
 void check_kind(FirmwareState& state, const Call& call) {
   const std::uint8_t* input = call.in.data();
   const std::uint8_t* qpc = input + kQpcOffset;
   check_fields(state, call, Structure::kQpc, kQpcOffset);
-  demand(get(qpc, qpc::st) == kReliableConnection, Status::kBadParameter, Check::kService,
-         "reliable connections only (qpc.st 0)");
+  const Service service = service_of(qpc);
+  demand(service == Service::kReliable || service == Service::kInitiator, Status::kBadParameter,
+         Check::kService, "reliable connections and DC initiators only (qpc.st 0 and 5)");
+  demand(service == Service::kInitiator || get(qpc, qpc::dc_access_key) == 0, Status::kBadParameter,
+         Check::kAccessKey, "dc_access_key of a connection");
   demand(get(qpc, qpc::pm_state) % 3 == 0, Status::kBadParameter, Check::kMigration,
          "pm_state is neither armed nor migrated");
   demand(get(input, create_qp_in::wq_umem_valid) == 1 && get(qpc, qpc::dbr_umem_valid) == 1,
@@ -75,7 +80,8 @@ void create_qp(FirmwareState& state, Call& call) {
 
   DevxQp qp;
   Uses& uses = qp.uses;
-  QpAttributes attributes{.pd = get(qpc, qpc::pd),
+  QpAttributes attributes{.service = service_of(qpc),
+                          .pd = get(qpc, qpc::pd),
                           .log_send_entries = get(qpc, qpc::log_sq_size),
                           .send_cq = get(qpc, qpc::cqn_snd),
                           .uar = get(qpc, qpc::uar_page),
@@ -87,6 +93,8 @@ void create_qp(FirmwareState& state, Call& call) {
   uses.number(state, Resource::kCq, attributes.send_cq, Check::kCompletionQueue,
               "cqn_snd: no such CQ");
   use_receive_side(state, qpc, uses, attributes);
+  const bool initiator = attributes.service == Service::kInitiator;
+  if (initiator) attributes.shared_receives = 0;  // it may name one, and receives nothing
 
   const std::uint64_t receives = receive_bytes(qpc);
   std::uint8_t* const queues =
@@ -100,7 +108,7 @@ void create_qp(FirmwareState& state, Call& call) {
   attributes.send_queue = queues + receives;
   attributes.record =
       uses.record(state, get(qpc, qpc::dbr_umem_id), get(qpc, qpc::dbr_addr), "doorbell record");
-  if (receives > 0) {
+  if (receives > 0 && !initiator) {
     attributes.receives = {.entries = queues,
                            .log_entries = get(qpc, qpc::log_rq_size),
                            .log_entry_bytes = get(qpc, qpc::log_rq_stride) + kLogReceiveUnit,

@@ -30,6 +30,11 @@ DevxQp& find_qp(FirmwareState& state, const Call& call) {
   return found->second;
 }
 
+/// Its entries say where they go: it has no path of its own.
+bool is_initiator(const DevxQp& qp) {
+  return get(qp.context.data(), qpc::st) == static_cast<std::uint32_t>(Service::kInitiator);
+}
+
 /// The queue pair of a command that begins in `from` and takes a qpc.
 DevxQp& begin(FirmwareState& state, const Call& call, QpState from, std::uint32_t optional) {
   DevxQp& qp = find_qp(state, call);
@@ -45,6 +50,8 @@ DevxQp& begin(FirmwareState& state, const Call& call, QpState from, std::uint32_
          "extended qpc is not there");
   check_fields(state, call, Structure::kQpc, kQpcOffset);
   check_fields(state, call, Structure::kAds, kQpcOffset + kPathOffset);
+  demand(is_initiator(qp) || get(input + kQpcOffset, qpc::dc_access_key) == 0,
+         Status::kBadParameter, Check::kAccessKey, "dc_access_key of a connection");
   return qp;
 }
 
@@ -53,18 +60,11 @@ void take(DevxQp& qp, std::size_t offset, const std::uint8_t* structure, Fields.
   (set(qp.context.data() + offset, fields, get(structure, fields)), ...);
 }
 
-/// Remote access that `taken` fields of the qpc ask for, and what it needs.
+/// Remote access that `taken` fields of the qpc ask for.
 QpInit access_of(const std::uint8_t* qpc, std::uint32_t taken) {
-  QpInit access{.remote_write = (taken & kRwe) != 0 && get(qpc, qpc::rwe) == 1,
-                .remote_read = (taken & kRre) != 0 && get(qpc, qpc::rre) == 1,
-                .remote_atomic = (taken & kRae) != 0 && get(qpc, qpc::rae) == 1};
-  const std::uint32_t mode = get(qpc, qpc::atomic_mode);
-  demand(mode <= static_cast<std::uint32_t>(AtomicMode::kUpTo8), Status::kBadParameter,
-         Check::kAtomicMode, "atomic_mode above 8 bytes");
-  demand(!access.remote_atomic || mode != 0, Status::kBadParameter, Check::kAtomicMode,
-         "rae without an atomic_mode");
-  access.atomic_mode = static_cast<AtomicMode>(mode);
-  return access;
+  return checked_access((taken & kRwe) != 0 && get(qpc, qpc::rwe) == 1,
+                        (taken & kRre) != 0 && get(qpc, qpc::rre) == 1,
+                        (taken & kRae) != 0 && get(qpc, qpc::rae) == 1, get(qpc, qpc::atomic_mode));
 }
 
 void take_access(DevxQp& qp, const std::uint8_t* qpc, std::uint32_t taken) {
@@ -115,6 +115,17 @@ void check_migration(const std::uint8_t* qpc) {
 
 }  // namespace
 
+QpInit checked_access(bool write, bool read, bool atomic, std::uint32_t mode) {
+  demand(mode <= static_cast<std::uint32_t>(AtomicMode::kUpTo8), Status::kBadParameter,
+         Check::kAtomicMode, "atomic_mode above 8 bytes");
+  demand(!atomic || mode != 0, Status::kBadParameter, Check::kAtomicMode,
+         "rae without an atomic_mode");
+  return {.remote_write = write,
+          .remote_read = read,
+          .remote_atomic = atomic,
+          .atomic_mode = static_cast<AtomicMode>(mode)};
+}
+
 void rst2init_qp(FirmwareState& state, Call& call) {
   DevxQp& qp = begin(state, call, QpState::kReset, 0);
   const std::uint8_t* qpc = call.in.data() + kQpcOffset;
@@ -149,7 +160,7 @@ void init2rtr_qp(FirmwareState& state, Call& call) {
   const std::uint8_t* path = qpc + kPathOffset;
   const std::uint32_t mask = get(call.in.data(), qp_in::opt_param_mask);
   const DeviceAttributes device = state.engine.device();
-  check_address(device, path);
+  if (!is_initiator(qp)) check_address(device, path);
   demand(get(path, ads::vhca_port_num) <= 1, Status::kBadParameter, Check::kPath,
          "there is one port");
   const std::uint32_t mtu = get(qpc, qpc::mtu);  // 1 is 256 bytes (enum ibv_mtu)
@@ -164,9 +175,10 @@ void init2rtr_qp(FirmwareState& state, Call& call) {
   static_cast<void>(access_of(qpc, mask));
   DevxQp changed = qp;
   take_access(changed, qpc, mask);
+  const bool connects = !is_initiator(qp);
   state.engine.modify_to_rtr(named_object(call),
-                             {.remote_qpn = get(qpc, qpc::remote_qpn),
-                              .route = route_of(device, path),
+                             {.remote_qpn = connects ? get(qpc, qpc::remote_qpn) : 0,
+                              .route = connects ? route_of(device, path) : Route{},
                               .mtu = 128u << mtu,
                               .log_message_max = log_message,
                               .log_responder_reads = log_reads,

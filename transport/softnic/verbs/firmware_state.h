@@ -59,6 +59,11 @@ struct DevxQp {
   bool adopted = false;  ///< verbs has it, and destroys it
 };
 
+struct DevxDct {
+  std::array<std::uint8_t, kDctcBytes> context{};
+  Uses uses;
+};
+
 struct FirmwareState {
   Engine& engine;
   Resources& resources;
@@ -66,6 +71,7 @@ struct FirmwareState {
   std::uint32_t last_umem = 0;
   std::map<std::uint32_t, Uses> cqs = {};
   std::map<std::uint32_t, DevxQp> qps = {};
+  std::map<std::uint32_t, DevxDct> dcts = {};
   std::map<std::uint32_t, Uses> receives = {};  ///< that queue pairs share (RMP)
 };
 
@@ -83,6 +89,9 @@ struct Call {
 /// too, one of `made`. Errors: it is none of these, or a queue uses it.
 [[nodiscard]] std::uint32_t take_number(FirmwareState& state, const Call& call, Resource kind,
                                         const std::map<std::uint32_t, Uses>* made = nullptr);
+
+/// Access rights by the fields of a context, and what atomics need. Errors: kAtomicMode.
+[[nodiscard]] QpInit checked_access(bool write, bool read, bool atomic, std::uint32_t mode);
 
 /// Refuses fields of features that are not there; remarks on reserved bits that are set.
 void check_fields(FirmwareState& state, const Call& call, Structure structure, std::size_t offset);
@@ -111,6 +120,9 @@ void init2init_qp(FirmwareState& state, Call& call);
 void init2rtr_qp(FirmwareState& state, Call& call);
 void rtr2rts_qp(FirmwareState& state, Call& call);
 void rts2rts_qp(FirmwareState& state, Call& call);
+void create_dct(FirmwareState& state, Call& call);
+void destroy_dct(FirmwareState& state, Call& call);
+void query_dct(FirmwareState& state, Call& call);
 void to_error_qp(FirmwareState& state, Call& call);
 void to_reset_qp(FirmwareState& state, Call& call);
 void query_qp(FirmwareState& state, Call& call);

@@ -19,8 +19,9 @@ struct Subscription {
   std::uint64_t cookie;
 };
 
-std::uint16_t maker_of(const DeviceEvent& event) {
-  return event.kind == DeviceEvent::Kind::kCqError ? kCreateCq : kCreateQp;
+/// Completion queues have numbers of their own; queue pairs and DC targets share theirs.
+bool is_maker(std::uint16_t opcode, const DeviceEvent& event) {
+  return (opcode == kCreateCq) == (event.kind == DeviceEvent::Kind::kCqError);
 }
 
 struct SoftChannel {
@@ -49,7 +50,7 @@ struct SoftChannel {
     if (event.kind == DeviceEvent::Kind::kDeviceGone) write_end = Fd();
     for (const Subscription& one : subscriptions) {
       if (one.event != static_cast<std::uint16_t>(event.kind) || one.number != event.number ||
-          one.made_by != maker_of(event)) {
+          !is_maker(one.made_by, event)) {
         continue;
       }
       (void)!::write(write_end.get(), &one.cookie, sizeof(one.cookie));  // full: nobody listens
@@ -81,7 +82,8 @@ int mlx5dv_devx_subscribe_devx_event(mlx5dv_devx_event_channel* channel, mlx5dv_
                                      std::uint64_t cookie) {
   return errno_call([&] {
     require_call(obj != nullptr && events_bytes > 0 && events_bytes % sizeof(*events) == 0, EINVAL);
-    require_call(obj->created_by == kCreateCq || obj->created_by == kCreateQp, EOPNOTSUPP);
+    const std::uint16_t maker = obj->created_by;
+    require_call(maker == kCreateCq || maker == kCreateQp || maker == kCreateDct, EOPNOTSUPP);
     auto* soft = whole<SoftChannel>(channel);
     const std::lock_guard lock(soft->mutex);
     for (std::size_t i = 0; i < events_bytes / sizeof(*events); ++i) {

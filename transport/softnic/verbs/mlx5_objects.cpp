@@ -112,9 +112,11 @@ int mlx5dv_query_device(ibv_context*, mlx5dv_context* out) {
   return 0;
 }
 
-// A queue pair without anything particular of mlx5.
+// A queue pair for dynamic connections, or one without anything particular of mlx5.
 ibv_qp* mlx5dv_create_qp(ibv_context* context, ibv_qp_init_attr_ex* wanted,
                          mlx5dv_qp_init_attr* special) {
+  if (special != nullptr && (special->comp_mask & MLX5DV_QP_INIT_ATTR_MASK_DC) != 0)
+    return context_of(context).create_dc(*wanted, *special);
   if (special != nullptr && special->comp_mask != 0) {
     errno = EOPNOTSUPP;
     return nullptr;
@@ -139,6 +141,8 @@ ibv_cq_ex* mlx5dv_create_cq(ibv_context* context, ibv_cq_init_attr_ex* wanted,
   }
   return context_of(context).create_cq(context, *wanted, bytes);
 }
+
+mlx5dv_qp_ex* mlx5dv_qp_ex_from_ibv_qp_ex(ibv_qp_ex* qp) { return &whole<SoftQp>(qp)->mlx5.verbs; }
 
 int mlx5dv_get_data_direct_sysfs_path(ibv_context*, char*, std::size_t) { return ENODEV; }
 

@@ -76,6 +76,8 @@ void ContextState::take(const DeviceEvent& event) {
       told.event_type = IBV_EVENT_CQ_ERR;
       told.element.cq = ibv_cq_ex_to_cq(&cq->second->verbs);
       break;
+    case DeviceEvent::Kind::kKeyViolation:
+      return;  // no event of verbs
     case DeviceEvent::Kind::kLastReceive:
     case DeviceEvent::Kind::kQueueFatal:
     case DeviceEvent::Kind::kInvalidRequest:
@@ -92,6 +94,7 @@ void ContextState::take(const DeviceEvent& event) {
 ContextState::~ContextState() {
   engine.ignore_events(listener);
   destroy_all(resources, Resource::kQp, [&](std::uint32_t n) { engine.destroy_qp(n); });
+  destroy_all(resources, Resource::kDct, [&](std::uint32_t n) { engine.destroy_target(n); });
   destroy_all(resources, Resource::kSrq, [&](std::uint32_t n) { engine.destroy_receives(n); });
   destroy_all(resources, Resource::kCq, [&](std::uint32_t n) { engine.destroy_cq(n); });
   destroy_all(resources, Resource::kRegion, [&](std::uint32_t n) { engine.destroy_region(n); });

@@ -35,8 +35,9 @@ struct mlx5dv_devx_obj {
 
 namespace gshmem::soft {
 
-/// Opcodes of CREATE_CQ, CREATE_QP and CREATE_RMP.
-inline constexpr std::uint16_t kCreateCq = 0x400, kCreateQp = 0x500, kCreateRmp = 0x90c;
+/// Opcodes of CREATE_CQ, CREATE_QP, CREATE_DCT and CREATE_RMP.
+inline constexpr std::uint16_t kCreateCq = 0x400, kCreateQp = 0x500, kCreateDct = 0x710,
+                               kCreateRmp = 0x90c;
 /// Offset of the register in a UAR page (MLX5_BF_OFFSET in rdma-core).
 inline constexpr std::size_t kRegisterOffset = 0x800;
 /// Pieces of a work request, at most.
@@ -74,6 +75,7 @@ struct SoftContext {
   /// Functions that libmlx5 needs of libibverbs beyond its exports. `entry_bytes` is 64 or 128.
   ibv_cq_ex* (*create_cq)(ibv_context* context, const ibv_cq_init_attr_ex& wanted,
                           std::uint32_t entry_bytes);
+  ibv_qp* (*create_dc)(ibv_qp_init_attr_ex& wanted, const mlx5dv_qp_init_attr& special);
 };
 inline SoftContext& context_of(ibv_context* context) {
   char* whole = reinterpret_cast<char*>(context) - offsetof(verbs_context, context);
@@ -139,10 +141,19 @@ struct SoftSrq {
   ibv_srq_attr attributes{};
   ReceiveBuffers receives;
 };
+/// The calls of libmlx5 for a DC initiator.
+struct InitiatorCalls {
+  mlx5dv_qp_ex verbs;
+  SoftQp* qp;
+};
 struct SoftQp {
   explicit SoftQp(std::size_t bytes) : memory(bytes) {}
 
-  ibv_qp_ex verbs{};                 ///< begins with an ibv_qp
+  ibv_qp_ex verbs{};  ///< begins with an ibv_qp
+  InitiatorCalls mlx5{};
+  Service service = Service::kReliable;
+  bool is_target = false;            ///< a DC target: nothing of the rest but what it was made from
+  std::uint64_t access_key = 0;      ///< of that
   std::vector<Resources::Use> uses;  ///< what `init` names, and its protection domain
   QueueMemory memory;                ///< receives, then sends
   std::uint32_t log_entries = 0;     ///< of the send queue

@@ -40,6 +40,8 @@ Shape shape_of(Structure structure) {
       return {"ads", kAdsBytes};
     case Structure::kWq:
       return {"wq", kWqBytes};
+    case Structure::kDctc:
+      return {"dctc", kDctcBytes};
     case Structure::kOther:
       break;
   }

@@ -34,10 +34,13 @@ enum class FieldRule : std::uint8_t { kUsed, kIgnored, kZero };
 #include "transport/softnic/verbs/prm_fields.def"
 
 /// Bytes of the structures that the firmware walks as a whole.
-inline constexpr std::size_t kCqcBytes = 0x40, kQpcBytes = 0xe8, kAdsBytes = 0x2c, kWqBytes = 0xc0;
-/// Their places: cqc in create_cq_in; qpc in create_qp_in, in every command that modifies a queue
-/// pair and in query_qp_out; the primary path in qpc.
-inline constexpr std::size_t kCqcOffset = 0x10, kQpcOffset = 0x18, kPathOffset = 0x18;
+inline constexpr std::size_t kCqcBytes = 0x40, kQpcBytes = 0xe8, kAdsBytes = 0x2c, kWqBytes = 0xc0,
+                             kDctcBytes = 0x40;
+/// Their places: cqc in create_cq_in, dctc in the input of CREATE_DCT and the output of QUERY_DCT;
+/// qpc in create_qp_in, in every command that modifies a queue pair and in query_qp_out; the
+/// primary path in qpc.
+inline constexpr std::size_t kCqcOffset = 0x10, kDctcOffset = 0x10, kQpcOffset = 0x18,
+                             kPathOffset = 0x18;
 /// Bytes of the capabilities of one type.
 inline constexpr std::size_t kCapBytes = 0x1000;
 inline constexpr std::size_t kRmpcOffset = 0x20, kWqInRmpc = 0x30;
@@ -76,7 +79,7 @@ constexpr void set(std::uint8_t* structure, Field field, std::uint32_t value) {
 }
 
 /// A structure's name, for the checks below.
-enum class Structure : std::uint8_t { kCqc, kQpc, kAds, kWq, kOther };
+enum class Structure : std::uint8_t { kCqc, kQpc, kAds, kWq, kDctc, kOther };
 
 /// First field of `structure` that must be zero and is not; nullptr when there is none.
 [[nodiscard]] const char* nonzero_field(Structure structure, const std::uint8_t* bytes);

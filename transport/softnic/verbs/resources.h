@@ -13,7 +13,7 @@
 namespace gshmem::soft {
 
 /// In the order in which a closing context destroys them; user memory is the firmware's.
-enum class Resource : std::uint8_t { kQp, kCq, kSrq, kRegion, kUar, kPd, kUmem };
+enum class Resource : std::uint8_t { kQp, kDct, kCq, kSrq, kRegion, kUar, kPd, kUmem };
 
 class Resources {
  public:

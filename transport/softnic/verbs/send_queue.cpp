@@ -45,19 +45,38 @@ Segment* SendQueue::add() {
 void SendQueue::header(std::uint8_t opcode, std::uint64_t id, unsigned flags, __be32 immediate) {
   bytes_ = 0;
   id_ = id;
+  has_address_ = !shape_.addressed;
+  has_data_ = false;
   // Pairs with complete().
   const std::uint32_t open = request_ - done_.load(std::memory_order_acquire);
   if (open >= shape_.most_requests) fail(ENOMEM);
   mlx5dv_set_ctrl_seg(add<mlx5_wqe_ctrl_seg>(), static_cast<std::uint16_t>(entry_), opcode, 0,
                       shape_.number, control_flags(flags, shape_.signal_all), 0, 0, immediate);
-  if (shape_.datagrams) add<mlx5_wqe_av>();
+  if (shape_.addressed) add<mlx5_wqe_av>();
 }
 
-void SendQueue::to(const mlx5_wqe_av& address, std::uint32_t number, std::uint32_t key) {
-  auto* segment = reinterpret_cast<mlx5_wqe_av*>(image_.data() + sizeof(mlx5_wqe_ctrl_seg));
-  *segment = address;
-  segment->key.qkey.qkey = htobe32(key);
-  segment->dqp_dct |= htobe32(number);
+mlx5_wqe_av& SendQueue::address(const mlx5_wqe_av& value, std::uint32_t number) {
+  auto& segment = *reinterpret_cast<mlx5_wqe_av*>(image_.data() + sizeof(mlx5_wqe_ctrl_seg));
+  segment = value;
+  segment.dqp_dct |= htobe32(number);
+  has_address_ = true;
+  return segment;
+}
+
+void SendQueue::to(const mlx5_wqe_av& value, std::uint32_t number, std::uint32_t queue_key) {
+  address(value, number).key.qkey.qkey = htobe32(queue_key);
+  if (has_data_) finish();
+}
+
+void SendQueue::to_target(const mlx5_wqe_av& value, std::uint32_t number,
+                          std::uint64_t access_key) {
+  address(value, number).key.dc_key = htobe64(access_key);
+  if (has_data_) finish();
+}
+
+void SendQueue::set_data() {
+  has_data_ = true;
+  if (has_address_) finish();
 }
 
 void SendQueue::remote(std::uint64_t address, std::uint32_t key) {
@@ -79,7 +98,7 @@ void SendQueue::pieces(const ibv_sge* pieces, std::size_t count) {
     if (pieces[i].length == 0) continue;
     mlx5dv_set_data_seg(add<mlx5_wqe_data_seg>(), pieces[i].length, pieces[i].lkey, pieces[i].addr);
   }
-  finish();
+  set_data();
 }
 
 void SendQueue::inlined(const ibv_data_buf* buffers, std::size_t count) {
@@ -96,7 +115,7 @@ void SendQueue::inlined(const ibv_data_buf* buffers, std::size_t count) {
     }
     while (bytes_ % kUnitBytes != 0) image_[bytes_++] = 0;
   }
-  finish();
+  set_data();
 }
 
 void SendQueue::finish() {

@@ -25,7 +25,7 @@ class SendQueue {
     std::uint32_t number = 0;         ///< queue pair
     std::uint32_t most_requests = 0, most_pieces = 0, most_inline = 0;
     bool signal_all = false;
-    bool datagrams = false;  ///< each entry has an address vector
+    bool addressed = false;  ///< each entry has an address vector
   };
   void open(const Shape& shape);
   /// The queue pair starts anew: nothing is posted.
@@ -34,12 +34,14 @@ class SendQueue {
   void lock() { mutex_.lock(); }
   void unlock() { mutex_.unlock(); }
 
-  // A request is header(), what belongs to its operation, then pieces() or inlined(). The first
-  // error stays until the end of the batch, and keeps what follows out.
+  // A request is header(), what belongs to its operation, then pieces() or inlined(). An address,
+  // if there is one, comes before or after its data. The first error stays until the end of the
+  // batch, and keeps what follows out.
   void header(std::uint8_t opcode, std::uint64_t id, unsigned flags, __be32 immediate = 0);
   void remote(std::uint64_t address, std::uint32_t key);
-  /// For a datagram, before its data.
-  void to(const mlx5_wqe_av& address, std::uint32_t number, std::uint32_t key);
+  /// For a datagram.
+  void to(const mlx5_wqe_av& address, std::uint32_t number, std::uint32_t queue_key);
+  void to_target(const mlx5_wqe_av& address, std::uint32_t number, std::uint64_t access_key);
   void atomic(std::uint64_t swap_or_add, std::uint64_t compare);
   void pieces(const ibv_sge* pieces, std::size_t count);
   void inlined(const ibv_data_buf* buffers, std::size_t count);
@@ -47,7 +49,7 @@ class SendQueue {
     if (error_ == 0) error_ = code;
   }
   [[nodiscard]] int error() const { return error_; }
-  [[nodiscard]] bool datagrams() const { return shape_.datagrams; }
+  [[nodiscard]] bool addressed() const { return shape_.addressed; }
 
   // End of a batch: all requests without an error are rung, or none; then returns the error.
   void ring();
@@ -65,6 +67,8 @@ class SendQueue {
 
   template <class Segment>
   Segment* add();
+  mlx5_wqe_av& address(const mlx5_wqe_av& value, std::uint32_t number);
+  void set_data();
   void finish();
 
   Shape shape_;
@@ -76,6 +80,7 @@ class SendQueue {
   int error_ = 0;
   std::uint64_t last_ = 0;  ///< first 8 bytes of the last entry: the doorbell
   std::uint64_t id_ = 0;
+  bool has_address_ = false, has_data_ = false;         ///< the entry being built
   alignas(16) std::array<std::uint8_t, 1024> image_{};  ///< of the entry being built
   std::size_t bytes_ = 0;
 };

@@ -4,6 +4,7 @@
 #include "transport/softnic/verbs/objects.h"
 
 #include <bit>
+#include <vector>
 
 // verbs.h wraps these in inline functions; here they are defined.
 #undef ibv_query_port
@@ -24,6 +25,20 @@ int get_srq_number(ibv_srq* srq, std::uint32_t* number);
 ibv_cq_ex* create_cq(ibv_context* context, const ibv_cq_init_attr_ex& wanted,
                      std::uint32_t entry_bytes);
 ibv_qp* create_qp_ex(ibv_context* context, ibv_qp_init_attr_ex* attributes);
+/// Fills `init` with the actual sizes.
+SoftQp* create_queue_pair(ibv_pd* pd, ibv_qp_init_attr& init, Service service);
+/// Objects that `init` names are kept as long. Errors: EINVAL where one is no more.
+std::vector<Resources::Use> use_all(const ibv_pd& pd, const ibv_qp_init_attr& init);
+/// The part of it that a client sees.
+void publish_qp(ibv_qp& verbs, ibv_pd* pd, const ibv_qp_init_attr& init);
+/// Errors: EINVAL.
+void check_values(const ibv_qp_attr& attr, int mask);
+void take_values(ibv_qp_attr& kept, const ibv_qp_attr& given, int mask);
+[[nodiscard]] QpInit access_of(unsigned flags);
+/// A queue pair of mlx5dv_create_qp for dynamic connections (verbs_dc.cpp).
+ibv_qp* create_dc(ibv_qp_init_attr_ex& wanted, const mlx5dv_qp_init_attr& special);
+void modify_target(SoftQp& qp, const ibv_qp_attr& attr, int mask);
+void destroy_target(SoftQp& qp);
 /// Whether the queue pair takes requests of a kind that needs state `least`.
 [[nodiscard]] bool may_post(const ibv_qp& qp, QpState least);
 int post_send(ibv_qp* qp, ibv_send_wr* request, ibv_send_wr** bad);

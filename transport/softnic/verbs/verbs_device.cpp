@@ -142,6 +142,7 @@ ibv_context* ibv_open_device(ibv_device* device) {
     verbs.abi_compat = __VERBS_ABI_IS_EXTENDED;
     pthread_mutex_init(&verbs.mutex, nullptr);
     context->create_cq = create_cq;
+    context->create_dc = create_dc;
     context->state = state.release();
     return &context.release()->verbs.context;
   });

@@ -60,7 +60,7 @@ int append(SendQueue& queue, const ibv_send_wr& request) {
   switch (request.opcode) {
     case IBV_WR_SEND:
     case IBV_WR_SEND_WITH_IMM:
-      if (queue.datagrams()) {
+      if (queue.addressed()) {
         const auto& ud = request.wr.ud;
         queue.to(whole<SoftAh>(ud.ah)->vector, ud.remote_qpn, ud.remote_qkey);
       }
@@ -140,14 +140,17 @@ void set_inline_list(ibv_qp_ex* qp, std::size_t count, const ibv_data_buf* buffe
 }  // namespace
 
 bool may_post(const ibv_qp& qp, QpState least) {
+  if (reinterpret_cast<const SoftQp&>(qp).is_target) return false;
   if (qp.state >= static_cast<ibv_qp_state>(least)) return true;
   return engine_of(qp.context).state(qp.qp_num) >= least;  // commands move it, too
 }
 
 int post_send(ibv_qp* qp, ibv_send_wr* request, ibv_send_wr** bad) {
-  if (!may_post(*qp, QpState::kRts)) {
+  // An initiator has only the calls of ibv_qp_ex.
+  const bool initiator = whole<SoftQp>(qp)->service == Service::kInitiator;
+  if (initiator || !may_post(*qp, QpState::kRts)) {
     *bad = request;
-    return EINVAL;
+    return initiator ? EOPNOTSUPP : EINVAL;
   }
   SendQueue& queue = whole<SoftQp>(qp)->send;
   const std::lock_guard guard(queue);
