@@ -186,7 +186,11 @@ def perftest(folder):
                            ["ib_send_lat", "-c", "UD"], ["ib_send_bw", "-c", "UD", "-s", "4096"],
                            ["ib_send_lat", "-c", "UD", "--use_old_post_send"],
                            ["ib_write_lat", "-c", "UC"], ["ib_write_bw", "-c", "UC", "-s", "65536"],
-                           ["ib_send_lat", "-c", "UC", "-s", "10000"]):
+                           ["ib_send_lat", "-c", "UC", "-s", "10000"],
+                           ["ib_write_lat", "-c", "DC"], ["ib_write_bw", "-c", "DC", "-s", "65536"],
+                           ["ib_read_lat", "-c", "DC"], ["ib_read_bw", "-c", "DC", "-s", "100000"],
+                           ["ib_send_lat", "-c", "DC"], ["ib_send_bw", "-c", "DC"],
+                           ["ib_atomic_lat", "-c", "DC"]):
         path = program(name, "perftest")
         one = Pair(folder, path, "-d", "mlx5_0", "-F", "-p", "PORT", "-n", "20", *options)
         text, _ = one.run("localhost")
@@ -204,12 +208,14 @@ def nodes(*settings):
 
 
 def ucx(folder):
-    """ucx_perftest over rc_mlx5 (queues and commands of its own by DevX), rc_verbs, ud_mlx5 and ud_verbs"""
+    """ucx_perftest over rc_mlx5 and dc_mlx5 (queues and commands of its own by DevX), rc_verbs, ud_mlx5 and ud_verbs"""
     path = program("ucx_perftest", "ucx-utils")
     messages = [["am_lat"], ["am_bw", "-D", "zcopy", "-s", "4000"]]
+    memory = [["put_lat"], ["put_bw", "-D", "zcopy", "-s", "100000"], ["get", "-D", "zcopy", "-s", "70000"],
+              ["get", "-D", "bcopy"], ["fadd"], ["cswap"], ["fadd", "-s", "4"]]
     by_transport = {
-        "rc_mlx5": [["put_lat"], ["put_bw", "-D", "zcopy", "-s", "100000"], ["get", "-D", "zcopy", "-s", "70000"],
-                    ["get", "-D", "bcopy"], ["fadd"], ["cswap"], ["fadd", "-s", "4"], *messages],
+        "rc_mlx5": [*memory, *messages],
+        "dc_mlx5": [*memory, *messages],
         "rc_verbs": [["put_lat"], ["fadd"], ["am_lat"]],  # InfiniBand has atomics of 8 bytes only
         "ud_mlx5": messages,
         "ud_verbs": messages,
@@ -218,7 +224,7 @@ def ucx(folder):
         for test in tests:
             one = Pair(folder, path, "-p", "PORT", "-d", "mlx5_0:1", "-x", transport, "-w", "2", "-n",
                        "20", "-t", *test, prefix=nodes())
-            one.of_ucx = transport == "ud_mlx5"
+            one.of_ucx = transport in ("ud_mlx5", "dc_mlx5")
             text, _ = one.run("127.0.0.1")
             need("Final:" in text, f"{transport} {test}: no figures")
 
@@ -228,7 +234,8 @@ def ucp(folder):
     path = program("ucx_perftest", "ucx-utils")
     tests = [["tag_lat"], ["tag_bw", "-s", "200000"], ["ucp_put_lat"], ["ucp_fadd"], ["stream_lat"]]
     for transports, profile, chosen in (("rc_mlx5", "ib", tests), ("rc_verbs", "ib", tests[:2]), ("ud_mlx5", "ib", tests),
-                                        ("rc_mlx5", "roce", tests[:2]), ("ud_mlx5", "roce", tests[:2])):
+                                        ("rc_mlx5", "roce", tests[:2]), ("ud_mlx5", "roce", tests[:2]),
+                                        ("dc_mlx5", "ib", tests), ("dc_mlx5", "roce", tests[:2])):
         for test in chosen:
             one = Pair(folder, path, "-p", "PORT", "-w", "2", "-n", "20", "-t", *test, GSHNIC_PROFILE=profile,
                        prefix=nodes(f"UCX_TLS={transports},ud_mlx5,self", "UCX_NET_DEVICES=mlx5_0:1"))
@@ -265,23 +272,28 @@ int main(int argc, char** argv) {
 
 
 def openmpi(folder):
-    """Open MPI over UCX: three ranks send around and add up"""
+    """Open MPI over UCX: three ranks send around and add up, by connections and by one initiator for all"""
     compiler, mpirun = program("mpicc", "libopenmpi-dev"), program("mpirun", "openmpi-bin")
-    prefix = nodes("UCX_TLS=rc_mlx5,ud_mlx5,self", "UCX_NET_DEVICES=mlx5_0:1")
-    fabric = f"gshnic_clients_{os.getpid()}_mpi"
     with tempfile.TemporaryDirectory() as work:
         source, binary = os.path.join(work, "around.c"), os.path.join(work, "around")
         with open(source, "w", encoding="ascii") as file:
             file.write(MPI_PROGRAM)
         subprocess.run([compiler, source, "-o", binary], check=True)
-        command = [mpirun, "--allow-run-as-root", "--oversubscribe", "-np", "3", "--mca", "pml", "ucx", "--mca", "osc",
-                   "ucx", "--mca", "btl", "^vader,tcp,openib", *prefix, binary]
-        try:
-            done = subprocess.run(command, env=environment(folder, GSHNIC_FABRIC=fabric), capture_output=True, text=True,
-                                  timeout=SECONDS, check=False)
-        finally:
-            if os.path.exists("/dev/shm/" + fabric):
-                os.unlink("/dev/shm/" + fabric)
+        for settings in (["UCX_TLS=rc_mlx5,ud_mlx5,self"],
+                         ["UCX_TLS=dc_mlx5,self", "UCX_DC_MLX5_NUM_DCI=1", "UCX_DC_MLX5_TX_POLICY=rand"]):
+            around(folder, mpirun, binary, nodes(*settings, "UCX_NET_DEVICES=mlx5_0:1"))
+
+
+def around(folder, mpirun, binary, prefix):
+    fabric = f"gshnic_clients_{os.getpid()}_mpi"
+    command = [mpirun, "--allow-run-as-root", "--oversubscribe", "-np", "3", "--mca", "pml", "ucx", "--mca", "osc",
+               "ucx", "--mca", "btl", "^vader,tcp,openib", *prefix, binary]
+    try:
+        done = subprocess.run(command, env=environment(folder, GSHNIC_FABRIC=fabric), capture_output=True, text=True,
+                              timeout=SECONDS, check=False)
+    finally:
+        if os.path.exists("/dev/shm/" + fabric):
+            os.unlink("/dev/shm/" + fabric)
     print("$", *command, done.stdout, done.stderr, sep="\n")
     need(done.returncode == 0, f"exit code {done.returncode}")
     expect(done.stdout, [f"rank {rank} of 3: 0 wrong" for rank in range(3)])
@@ -323,7 +335,8 @@ def rdma_core(folder):
     need(set(failed) <= set(LACKING), f"not these alone: {LACKING}")
     good = int(counts.group(1)) - len(failed) - int(re.search(r"skipped=(\d+)", counts.group(2)).group(1))
     need(good >= 70, f"only {good} went well")
-    need(re.search(r"^test_devx_rc_qp_send_imm_traffic .*\n.* ok$", done.stderr, re.M), "not by DevX")
+    for test in ("test_devx_rc_qp_send_imm_traffic", "test_dc_rdma_write", "test_dc_send"):
+        need(re.search(rf"^{test} .*\n?.* ok$", done.stderr, re.M), f"not {test}")
 
 
 CLIENTS = [devices, devinfo, pingpong, srq_pingpong, perftest, ucx, ucp, openmpi, rdma_core]
