@@ -53,12 +53,12 @@ GSHMEM_FN Result nothing() {
   if (ctx == GSHMEM_CTX_INVALID) return ::gshmem::api::nothing<RET>(); \
   GSHMEM_CALLER_HANDLE(NAME, RET, "ctx", ctx)
 #define GSHMEM_CALLER_QP(NAME, RET) GSHMEM_CALLER_HANDLE(NAME, RET, "qp", qp)
-// Defines the function of a row of functions.def for nvcc.
-#define GSHMEM_DEVICE_FUNCTION(KIND, RET, STEM, PARAMS, NAMES, CALL) \
-  GSHMEM_WHEN_CALLED GSHMEM_FN RET GSHMEM_NAME_##KIND(STEM) PARAMS { \
-    GSHMEM_FIT_FUNCTION(GSHMEM_NAME_##KIND(STEM));                   \
-    GSHMEM_CALLER_##KIND(GSHMEM_NAME_##KIND(STEM), RET);             \
-    return ::gshmem::api::CALL;                                      \
+// Defines the function of a row of functions.def for nvcc, under the name NAME.
+#define GSHMEM_DEVICE_FUNCTION(NAME, KIND, RET, STEM, PARAMS, CALL) \
+  GSHMEM_WHEN_CALLED GSHMEM_FN RET NAME PARAMS {                    \
+    GSHMEM_FIT_FUNCTION(NAME);                                      \
+    GSHMEM_CALLER_##KIND(GSHMEM_NAME_##KIND(STEM), RET);            \
+    return ::gshmem::api::CALL;                                     \
   }
 
 namespace gshmem::api {

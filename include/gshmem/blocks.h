@@ -8,6 +8,7 @@
 #include <gshmem/device/api/strided_blocks.h>
 #define GSHMEM_BLOCKS 1
 #define GSHMEM_LAZY template <int = 0>
-#define GSHMEM_FUNCTION GSHMEM_DEVICE_FUNCTION
+#define GSHMEM_FUNCTION(KIND, RET, STEM, PARAMS, NAMES, CALL) \
+  GSHMEM_DEVICE_FUNCTION(GSHMEM_NAME_##KIND(STEM), KIND, RET, STEM, PARAMS, CALL)
 #include "functions.def"
 #endif

@@ -21,7 +21,8 @@
 // Errors. Bad arguments and faults are recorded for gshmemx_last_fault and end the process unless
 // GSHMEM_FAULT=report; functions that return a status return it. Device code checks arguments in
 // CPU mode and when compiled with GSHMEM_DEVICE_CHECKS=1.
-#pragma once
+#if !defined(GSHMEM_GSHMEM_H)
+#define GSHMEM_GSHMEM_H
 
 #include "constants.h"
 #include "status.h"
@@ -159,23 +160,22 @@ GSHMEM_EXPORT int gshmem_ctx_get_team(gshmem_ctx_t ctx, gshmem_team_t* team);
 }
 #endif
 
-// --- Everything of functions.def -----------------------------------------------------------------
+#include <gshmem/functions.h>
 #if defined(__CUDACC__)
 #include <gshmem/device/api/api_context.h>
 #include <gshmem/device/core/registrar.h>
-#define GSHMEM_BLOCKS 0  // those of blocks.h: they would add a tenth to nvcc's time for this header
-#if defined(GSHMEM_PLAIN_FUNCTIONS) && GSHMEM_PLAIN_FUNCTIONS
-#include <gshmem/device/api/register_bound_kernels.h>
-#else
-#define GSHMEM_LAZY template <int = 0>
 #endif
-#define GSHMEM_FUNCTION GSHMEM_DEVICE_FUNCTION
-#include "functions.def"
-#endif
-#include <gshmem/functions.h>
 
 #include "gshmemx.h"
 
 #if !defined(__cplusplus)
 #include "generic.h"
+#endif
+#define GSHMEM_IS_DECLARED  // headers above include this one, too
+#endif
+
+// nvshmem.h defines GSHMEM_WITHOUT_DEVICE_FUNCTIONS, since a unit that has NVSHMEM's names compiles
+// longer with both. Such a unit has these functions by including this header again.
+#if defined(__CUDACC__) && defined(GSHMEM_IS_DECLARED) && !defined(GSHMEM_WITHOUT_DEVICE_FUNCTIONS)
+#include "device_functions.h"
 #endif

@@ -24,6 +24,15 @@ CUDA_ORDERS = [
     ["gshmemx.h", "compat/nvshmemx.h", "collective_launch.h", "types.h", "gshmem.h"],
     ["uniqueid.h", "constants.h", "abi/state.h", "status.h", "compat/nvshmem.h", "gshmemx.h"],
 ]
+# nvshmem.h has its own names alone, and gshmem.h after it the others.
+BOTH_NAMES = """
+__global__ void kernel(int* dest, int pe, gshmem_ctx_t ctx) {
+  nvshmem_int_p(dest, 1, pe);
+  nvshmemx_int_put_block(dest, dest, 4, pe);
+  nvshmemx_qp_int_p(dest, 1, pe, NVSHMEMX_QP_DEFAULT);
+  gshmem_ctx_int_p(ctx, dest, 1, pe);
+}
+"""
 
 
 def public_headers(roots):
@@ -79,6 +88,7 @@ def check_cuda(roots, nvcc, *flags):
                "-o", "/dev/null"]
     units = [([h], "-std=c++17") for h in CUDA_17] + [([h], "-std=c++20") for h in CUDA_20]
     units += [(headers, "-std=c++17") for headers in CUDA_ORDERS]
+    units += [(["compat/nvshmemx.h", "gshmem.h"], "-std=c++17", BOTH_NAMES)]
     failures = sum(not compile_unit([*command, "-c"], *unit) for unit in units)
     others = [header for header in public_headers(roots)
               if header not in CUDA_17 + CUDA_20 + NOT_IN_CUDA]

@@ -6,6 +6,10 @@
 // PREFIX/lib/gshmem/nvshmem/include.
 #pragma once
 
+// Units that nvcc compiles have only NVSHMEM's names of functions for kernels.
+#if defined(__CUDACC__) && !(defined(GSHMEM_PLAIN_FUNCTIONS) && GSHMEM_PLAIN_FUNCTIONS)
+#define GSHMEM_WITHOUT_DEVICE_FUNCTIONS
+#endif
 #include <gshmem/gshmem.h>
 
 #if !defined(__CUDACC_RTC__)
@@ -139,18 +143,26 @@ NVSHMEM_STATIC_ASSERT(sizeof(nvshmem_team_config_t) == 64, "size of NVSHMEM's te
 #if !defined(NVSHMEM_LAZY)
 #define NVSHMEM_LAZY
 #endif
-#define NVSHMEM_EXPAND_STD(RET, STEM, PARAMS, NAMES) \
-  GSHMEM_WHEN_CALLED NVSHMEM_FN RET nvshmem_##STEM PARAMS { return gshmem_##STEM NAMES; }
-#define NVSHMEM_EXPAND_EXT(RET, STEM, PARAMS, NAMES)
-#define NVSHMEM_EXPAND_SHM(RET, STEM, PARAMS, NAMES)
-#define NVSHMEM_EXPAND_OWN(RET, STEM, PARAMS, NAMES)
-#define NVSHMEM_EXPAND_QP(RET, STEM, PARAMS, NAMES)
+// Defines the function NAME of a row of functions.def.
+#if defined(GSHMEM_WITHOUT_DEVICE_FUNCTIONS)
+#define NVSHMEM_FUNCTION(NAME, KIND, RET, STEM, PARAMS, NAMES, CALL) \
+  GSHMEM_DEVICE_FUNCTION(NAME, KIND, RET, STEM, PARAMS, CALL)
+#else
+#define NVSHMEM_FUNCTION(NAME, KIND, RET, STEM, PARAMS, NAMES, CALL) \
+  GSHMEM_WHEN_CALLED NVSHMEM_FN RET NAME PARAMS { return GSHMEM_NAME_##KIND(STEM) NAMES; }
+#endif
+#define NVSHMEM_EXPAND_STD(RET, STEM, ...) \
+  NVSHMEM_FUNCTION(nvshmem_##STEM, STD, RET, STEM, __VA_ARGS__)
+#define NVSHMEM_EXPAND_EXT(...)
+#define NVSHMEM_EXPAND_SHM(...)
+#define NVSHMEM_EXPAND_OWN(...)
+#define NVSHMEM_EXPAND_QP(...)
 // NVSHMEM has no contexts.
-#define NVSHMEM_EXPAND_CTX_STD(RET, STEM, PARAMS, NAMES)
-#define NVSHMEM_EXPAND_CTX_EXT(RET, STEM, PARAMS, NAMES)
-#define NVSHMEM_EXPAND_CTX_ALL(RET, STEM, PARAMS, NAMES)
+#define NVSHMEM_EXPAND_CTX_STD(...)
+#define NVSHMEM_EXPAND_CTX_EXT(...)
+#define NVSHMEM_EXPAND_CTX_ALL(...)
 #define GSHMEM_FUNCTION(KIND, RET, STEM, PARAMS, NAMES, CALL) \
-  NVSHMEM_EXPAND_##KIND(RET, STEM, PARAMS, NAMES)
+  NVSHMEM_EXPAND_##KIND(RET, STEM, PARAMS, NAMES, CALL)
 #define GSHMEM_LAZY NVSHMEM_LAZY
 #define GSHMEM_BLOCKS 0
 #include <gshmem/functions.def>
