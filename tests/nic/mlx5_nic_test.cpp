@@ -317,21 +317,39 @@ TEST_CASE("queues_share_doorbell_registers_if_there_are_too_few") {
              Catch::Contains("NC: Cannot allocate memory") && Catch::Contains("VF_LOG_BAR_SIZE"));
 }
 
-TEST_CASE("queues_have_no_record_if_the_device_needs_none") {
-  for (const bool can : {false, true}) {
+TEST_CASE("queues_have_no_record_if_none_is_wanted") {
+  for (const bool none : {false, true}) {
     fake_verbs_reset();
-    fake_verbs().no_record = can;
-    Setup setup;
+    fake_verbs().no_record = true;
+    Setup setup(config_with({{"GSHMEM_DOORBELL_RECORD", none ? "off" : "on"}}));
     const std::unique_ptr<Mlx5Nic> nic = setup.open();
     nic->use_queue_memory(setup.memory.queue_region());
     const auto bell =
         reinterpret_cast<std::uintptr_t>(nic->create_queue(Memory::place(0)).doorbell);
-    CHECK((bell % 4096 == 0x600) == can);
-    CHECK(((nic->limits().flags & abi::kNicReadsRecord) == 0) == can);
+    CHECK((bell % 4096 == 0x600) == none);
+    CHECK(((nic->limits().flags & abi::kNicReadsRecord) == 0) == none);
     CHECK(nic->limits().registers);
     const std::uint8_t mode = fake_verbs().commands_of(0x500).at(0).at(0x18 + 0x10);
-    CHECK(static_cast<int>(mode >> 6) == (can ? 1 : 0));
+    CHECK(static_cast<int>(mode >> 6) == (none ? 1 : 0));
   }
+}
+
+TEST_CASE("queues_have_records_if_a_queue_without_one_does_not_work_or_is_not_there") {
+  fake_verbs_reset();
+  fake_verbs().no_record = true;
+  {
+    gshmem::test::StderrCapture log;
+    Setup setup;
+    const std::unique_ptr<Mlx5Nic> nic = setup.open();  // the double completes nothing
+    CHECK((nic->limits().flags & abi::kNicReadsRecord) != 0);
+    const std::vector<std::string> said = log.writes();
+    REQUIRE(said.size() == 1);
+    CHECK_THAT(said[0], Catch::Contains("its NOP did not complete"));
+    CHECK(static_cast<int>(fake_verbs().commands_of(0x500).at(0).at(0x18 + 0x10) >> 6) == 1);
+  }
+  fake_verbs_reset();
+  Setup setup(config_with({{"GSHMEM_DOORBELL_RECORD", "off"}}));
+  CHECK_THAT(error_of([&] { (void)setup.open(); }), Catch::Contains("GSHMEM_DOORBELL_RECORD=off"));
 }
 
 TEST_CASE("limits_come_from_the_device") {

@@ -266,14 +266,18 @@ void Device::learn_gid(const std::string& sysfs) {
 }
 
 std::string Device::describe() const {
-  const std::string address = link_layer == LinkLayer::kInfiniBand
-                                  ? strprintf("LID %d", port_attributes.lid)
-                                  : strprintf("GID %d %s", gid.index, gid_text(gid.gid).c_str());
-  return strprintf("%s port %d (%s, %s, MTU %d, %s, firmware %s)", name.c_str(), port,
+  const char* const version = gid.kind == GidKind::kRoceV2   ? ", RoCE v2"
+                              : gid.kind == GidKind::kRoceV1 ? ", RoCE v1"
+                                                             : "";
+  const std::string address =
+      link_layer == LinkLayer::kInfiniBand
+          ? strprintf("LID %d", port_attributes.lid)
+          : strprintf("GID %d %s%s", gid.index, gid_text(gid.gid).c_str(), version);
+  return strprintf("%s port %d (%s, %s, MTU %d, %s, firmware %s%s)", name.c_str(), port,
                    link_layer_name(link_layer), address.c_str(),
                    mtu_bytes(port_attributes.active_mtu),
                    distance == Distance::kUnknown ? "distance unknown" : distance_name(distance),
-                   attributes.fw_ver);
+                   attributes.fw_ver, caps.no_record ? ", no doorbell records" : "");
 }
 
 Device::Mac Device::mac_of(const Gid& to, int pe) const {

@@ -1,6 +1,7 @@
 #include "transport/nic/mlx5/mlx5_nic.h"
 
 #include "transport/nic/mlx5/memory.h"
+#include "transport/nic/mlx5/record_mode.h"
 
 #include "host/base/together.h"
 
@@ -34,6 +35,7 @@ Mlx5Nic::Mlx5Nic(const VerbsApi& api, const DeviceWish& wish, Use use)
       device_(api, wish_),
       bells_(device_),
       events_(device_, [this](const Event& event) { report(event); }) {
+  device_.caps.no_record = does_without_records(device_);
   GSHMEM_INFO("network: %s", describe().c_str());
 }
 
