@@ -131,9 +131,13 @@ def case_selftest(program):
     # The log has the error at this end, and no other finding of the soft NIC.
     found = log.splitlines()
     assert len(found) == 1 and "soft NIC" in log and "key 0xdead00: no region has this key" in found[0], log
-    assert good.endswith("\n\nAll checks are good.\n") and "FAILED" not in good, good
+    end, line, rest = good.split("\n\n")[-1].split("\n")
+    assert (end, rest) == ("All checks are good.", "") and "FAILED" not in good, good
+    assert re.fullmatch(r"result: gshmem \S+; mlx5 \(mlx5: mlx5_0 port 1 .*; host memory, rung by a CPU: 15 ok"
+                        "; doorbell records, in host memory: 1 ok, off is not there; GPU memory.*", line), line
     # Each part tries the same, also the parts in GPU memory if there is a GPU.
     parts = [re.findall("^  (?:ok|FAILED|      ) +(.*?)  ", part, re.M) for part in good.split("\n\n")[1:-1]]
+    assert parts.pop(1) == ["on", "off"], good
     for part in parts[1:]:
         assert part in (["left out"], parts[0]), f"{parts[0]} and {part} in\n{good}"
     for rules, adversary, lines in SELFTEST_FAULTS:
@@ -143,6 +147,18 @@ def case_selftest(program):
             assert re.search("FAILED +" + line, page), f"{rules} {adversary}: no {line!r} in\n{page}"
     page = run(program, ["--nic-selftest"], 1, GSHMEM_NIC_DEVICES="=mlx5_9", **soft)
     assert re.search("FAILED +init .*mlx5_9", page) and "transfers" not in page, page
+    assert "result: gshmem" in page and "; no network; host memory, rung by a CPU: 0 ok, FAILED init" in page, page
+    # A port of RoCE has its addresses tried, and one that can do without records is tried without.
+    page, log = run_both(program, ["--nic-selftest"], 0, GSHNIC_PROFILE="roce,no_record", **soft)
+    for index, version in enumerate((1, 2, 1, 2)):
+        assert re.search(rf"ok +GID {index} .*GID {index} .*, RoCE v{version}, MTU .*, no doorbell records", page), page
+    assert re.search(r"ok +off .*, no doorbell records\)", page) and "GID 4" not in page, page
+    assert re.search(r"ok +on +mlx5 \((?!.*no doorbell)", page), page
+    assert "; doorbell records, in host memory: 2 ok; addresses of the port, in host memory: 4 ok; GPU memory" in page, page
+    # A queue without a record that does not work is noticed, and the others have one.
+    page, log = run_both(program, ["--nic-selftest"], 0, GSHNIC_PROFILE="no_record",
+                         GSHNIC_RULES="op=nop:times=1:queue=error", GSHMEM_LOG="warn", **soft)
+    assert "queues have doorbell records, because one without failed: its NOP" in log, log
     page, log = run_both(program, ["--nic-selftest"], 0, GSHMEM_DOORBELL="agent", GSHMEM_LOG="info", **soft)
     assert "gshmem[0] ERROR: " in log, log  # if they are requested
     assert re.search("INFO: soft NIC: queue pair 0x.* fails with syndrome 0x13", log), log

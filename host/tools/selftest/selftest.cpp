@@ -61,6 +61,43 @@ SelfTestPart test_part(const std::string& title, const Config& config) {
   return part;
 }
 
+/// Tries a setting of queues in host memory: data, and what carries signals.
+Finding try_setting(const std::string& name, const Config& config) {
+  for (const Check check : {check_transfers, check_signals}) {
+    const Finding each = finding_of({name.c_str(), check}, config);
+    if (each.kind == Kind::kFailed) return each;
+  }
+  const Bench bench(config);
+  return {Kind::kGood, name, bench.network()};
+}
+
+SelfTestPart test_records(Config config) {
+  SelfTestPart part{"doorbell records, in host memory", {}};
+  config.doorbell_record = Switch::kOn;
+  part.findings.push_back(try_setting("on", config));
+  config.doorbell_record = Switch::kOff;
+  Finding off = try_setting("off", config);
+  if (off.kind == Kind::kFailed && off.detail.ends_with(" has no queues without doorbell records"))
+    off.kind = Kind::kNote;
+  part.findings.push_back(off);
+  return part;
+}
+
+/// The addresses of an Ethernet port: those of each version of RoCE. A card has at least four.
+SelfTestPart test_addresses(Config config) {
+  SelfTestPart part{"addresses of the port, in host memory", {}};
+  constexpr int kMost = 16;
+  for (config.ib_gid_index = 0; config.ib_gid_index < kMost; ++config.ib_gid_index) {
+    const std::string name = strprintf("GID %d", config.ib_gid_index);
+    const Finding each = try_setting(name, config);
+    // The entry is after the end of the table, or it is empty.
+    const bool is_none =
+        each.kind == Kind::kFailed && each.detail.find("of the GID table") != std::string::npos;
+    if (!is_none) part.findings.push_back(each);
+  }
+  return part;
+}
+
 }  // namespace
 
 Config config_of(const Config& given) {
@@ -89,6 +126,13 @@ SelfTest test_nic(const Config& given) {
   Config config = config_of(given);
   config.device = DeviceChoice::kCpu;
   test.parts.push_back(test_part("host memory, rung by a CPU", config));
+  const Finding& init = test.parts.front().findings.front();
+  if (init.kind == Kind::kGood) {
+    test.network = init.detail;
+    test.parts.push_back(test_records(config));
+    if (test.network.find("Ethernet") != std::string::npos)
+      test.parts.push_back(test_addresses(config));
+  }
   const std::string why = given.device == DeviceChoice::kCpu ? "GSHMEM_DEVICE=cpu" : why_no_gpu();
   if (!why.empty()) {
     test.parts.push_back({"GPU memory", {{Kind::kNote, "left out", why}}});
@@ -116,7 +160,22 @@ std::string as_text(const SelfTest& test) {
   }
   text += test.good() ? "\nAll checks are good.\n"
                       : "\nSome checks failed. Please send this page with the issue.\n";
-  return text;
+  return text + as_line(test) + "\n";
+}
+
+std::string as_line(const SelfTest& test) {
+  std::string line = std::string("result: ") + GSHMEM_VENDOR_STRING + "; " +
+                     (test.network.empty() ? "no network" : test.network);
+  for (const SelfTestPart& part : test.parts) {
+    const auto good = std::ranges::count(part.findings, Kind::kGood, &Finding::kind);
+    line += strprintf("; %s: %d ok", part.title.c_str(), static_cast<int>(good));
+    for (const Finding& each : part.findings) {
+      if (each.kind == Kind::kFailed) line += ", FAILED " + each.what;
+      if (each.kind == Kind::kNote && each.what == "left out") line += ", left out";
+      if (each.kind == Kind::kNote && each.what == "off") line += ", off is not there";
+    }
+  }
+  return line;
 }
 
 }  // namespace gshmem::selftest

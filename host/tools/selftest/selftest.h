@@ -23,6 +23,7 @@ struct SelfTestPart {
 };
 struct SelfTest {
   std::vector<SelfTestPart> parts;
+  std::string network;  ///< in host memory, once it is up
   [[nodiscard]] bool good() const;
 };
 
@@ -34,5 +35,8 @@ struct SelfTest {
 /// `config` selects the NIC (GSHMEM_NIC=soft, otherwise mlx5) and the ports.
 [[nodiscard]] SelfTest test_nic(const Config& config);
 [[nodiscard]] std::string as_text(const SelfTest& test);
+/// Returns the result as one line: the card, and per part the number of good lines and the names of
+/// the others.
+[[nodiscard]] std::string as_line(const SelfTest& test);
 
 }  // namespace gshmem::selftest
