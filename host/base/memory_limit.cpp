@@ -54,11 +54,13 @@ MemoryBound memory_bound(std::uint64_t machine, std::optional<std::uint64_t> gro
   return {machine, "host's memory"};
 }
 
-MemoryBound memory_bound() {
+std::uint64_t machine_memory() {
   struct sysinfo info {};
   check_errno(::sysinfo(&info), "sysinfo");
-  return memory_bound((info.totalram + info.totalswap) * info.mem_unit, cgroup_memory());
+  return (info.totalram + info.totalswap) * info.mem_unit;
 }
+
+MemoryBound memory_bound() { return memory_bound(machine_memory(), cgroup_memory()); }
 
 std::optional<std::uint64_t> address_limit() {
   rlimit limit{};

@@ -23,8 +23,10 @@ struct MemoryBound {
   }
 };
 [[nodiscard]] MemoryBound memory_bound(std::uint64_t machine, std::optional<std::uint64_t> group);
-/// Returns that of this process and machine; swap space counts.
+/// Returns that of this process and machine.
 [[nodiscard]] MemoryBound memory_bound();
+/// Returns the bytes of the machine's memory, with its swap space.
+[[nodiscard]] std::uint64_t machine_memory();
 
 /// Returns how many bytes of addresses a process may have (RLIMIT_AS); nothing when there is no
 /// limit.

@@ -215,7 +215,7 @@ std::uint64_t Pe::agree_on_mode() {
   Mode mine{gpu_ ? 1u : 0u, 0};
   if (!gpu_) {
     const auto neighbours = static_cast<std::uint64_t>(group().size());
-    mine.host_room = memory_bound().bytes / neighbours;
+    mine.host_room = machine_memory() / neighbours;  // growth asks the cgroup, too
     // Every PE of the host reserves the addresses of all, and many other things need some, too.
     if (const auto limit = address_limit())
       mine.host_room = std::min(mine.host_room, *limit / neighbours / 16);
