@@ -285,7 +285,7 @@ void warn_without_secret(const std::vector<Listener>& listeners) {
   });
   if (open == listeners.end()) return;
   GSHMEM_WARN(
-      "whoever reaches %s can join this job as a rank; set GSHMEM_UID_SECRET or "
+      "every process that reaches %s can join this job as a rank; set GSHMEM_UID_SECRET or "
       "GSHMEM_UID_SECRET_FILE on all PEs",
       net::endpoint_text(open->endpoint).c_str());
 }

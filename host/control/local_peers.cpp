@@ -349,7 +349,7 @@ void LocalPeers::check_time(const Deadline& deadline, int i, bool refused) const
   if (!deadline.passed()) return;
   throw Error(GSHMEMX_ERROR_TIMEOUT,
               refused ? strprintf("timed out passing a segment to PE %d: too many descriptors of "
-                                  "this user are under way between processes; %s",
+                                  "this user are in flight between processes; %s",
                                   group_->pe(i), descriptor_limit_text().c_str())
                       : strprintf("timed out waiting for the segment of PE %d", group_->pe(i)));
 }

@@ -42,7 +42,7 @@ std::string bad_argument(const abi::FaultRecord& f) {
     case abi::Rule::kCmp:
       return strprintf("%s = %ld is not one of the GSHMEM_CMP constants", is, number);
     case abi::Rule::kApart:
-      return strprintf("%s = 0x%lx lies in the payload, which begins at dest = 0x%lx", is, value,
+      return strprintf("%s = 0x%lx is in the payload, which begins at dest = 0x%lx", is, value,
                        limit);
     case abi::Rule::kHandle:
       return strprintf("%s = %ld is not open: it was destroyed, or never created on this PE", is,

@@ -239,14 +239,14 @@ std::string SymmetricHeap::complaint(const void* p, std::uint64_t bytes) const {
     const std::uint64_t last = block->offset + block->requested_bytes;
     if (end <= last) return "";
     text = first < last ? strprintf("%lu bytes leave %s", end - last, name_of(*block).c_str())
-                        : "it begins behind " + name_of(*block);
+                        : "it begins after " + name_of(*block);
   } else {
     text = strprintf("it begins at offset %lu, where nothing is allocated", base + first);
   }
   while (next < end) {
     const auto other = blocks.containing(next);
     if (!other) break;
-    if (other->state == State::kUsed) return text + "; it meets " + name_of(*other);
+    if (other->state == State::kUsed) return text + "; it overlaps " + name_of(*other);
     next = other->offset + other->reserved_bytes;
   }
   return text;

@@ -76,7 +76,7 @@ TEST_CASE("uid_rank_0_warns_if_strangers_of_other_hosts_could_join", "[uid]") {
       const bool is_open = host == "0.0.0.0" && secret.empty();
       CHECK(said.empty() == !is_open);
       if (is_open)
-        CHECK_THAT(said, Catch::Contains("WARN: whoever reaches " + config.uid_address +
+        CHECK_THAT(said, Catch::Contains("WARN: every process that reaches " + config.uid_address +
                                          " can join this job as a rank; set GSHMEM_UID_SECRET"));
     }
   }

@@ -49,7 +49,7 @@ TEST_CASE("a_bad_argument_is_reported_by_the_rule_that_it_breaks") {
   CHECK(text_of(Rule::kSignalOp, -7, 0) == " = -7 is not one of the GSHMEM_SIGNAL constants");
   CHECK(text_of(Rule::kCmp, -7, 0) == " = -7 is not one of the GSHMEM_CMP constants");
   CHECK(text_of(Rule::kApart, 255, 240) ==
-        " = 0xff lies in the payload, which begins at dest = 0xf0");
+        " = 0xff is in the payload, which begins at dest = 0xf0");
   CHECK(text_of(Rule::kHandle, -7, 0) ==
         " = -7 is not open: it was destroyed, or never created on this PE");
   CHECK(text_of(Rule::kNotNegative, -7, 0) == " = -7 is negative");

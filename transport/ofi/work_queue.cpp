@@ -156,10 +156,9 @@ Failure WorkQueue::check_local(const nic::Wqe& wqe, const QueueServices& service
                      strprintf("local key 0x%x is not that of the %s, 0x%x", piece.key,
                                beside != nullptr ? "registered memory" : "heap", key));
     if (beside == nullptr && !in_range(piece.address, piece.bytes, services.heap_bytes))
-      return failure(
-          abi::Syndrome::kLocalProtection,
-          strprintf("local offset 0x%lx + %u bytes lies outside of the heap of %lu bytes",
-                    piece.address, piece.bytes, services.heap_bytes));
+      return failure(abi::Syndrome::kLocalProtection,
+                     strprintf("local offset 0x%lx + %u bytes is outside of the heap of %lu bytes",
+                               piece.address, piece.bytes, services.heap_bytes));
   }
   return {};
 }
@@ -177,7 +176,7 @@ Failure WorkQueue::check_remote(const nic::Wqe& wqe, const QueueServices& servic
   if (beside == nullptr && !in_range(wqe.remote_address, wqe.length, peer_->heap_bytes))
     return failure(
         abi::Syndrome::kRemoteAccess,
-        strprintf("remote offset 0x%lx + %lu bytes lies outside of PE %d's heap of %lu bytes",
+        strprintf("remote offset 0x%lx + %lu bytes is outside of PE %d's heap of %lu bytes",
                   wqe.remote_address, wqe.length, peer_->pe, peer_->heap_bytes));
   if (wqe.is_atomic() && wqe.remote_address % wqe.length != 0)
     return failure(abi::Syndrome::kRemoteRequest,

@@ -75,12 +75,12 @@ TEST_CASE("an_access_beyond_its_allocation_is_a_fault_that_names_it_and_the_next
   };
   expect(kInvalid,
          {"gshmem_uint64_put: argument dest = 0x", "(160 bytes): 32 bytes leave the allocation of ",
-          "128 bytes at offset 0; it meets the allocation of 40 bytes at offset 128"},
+          "128 bytes at offset 0; it overlaps the allocation of 40 bytes at offset 128"},
          leave);
   expect(0, {}, leave, {{"GSHMEM_CHECK", "0"}});
   expect(kInvalid, {"gshmem_uint64_g:", "it begins at offset 128, where nothing is allocated"},
          [](std::uint64_t* words) { (void)gshmem_uint64_g(words + 16, 1); });
-  expect(kInvalid, {"gshmem_uint64_atomic_fetch:", "begins behind the allocation of 40 bytes"},
+  expect(kInvalid, {"gshmem_uint64_atomic_fetch:", "begins after the allocation of 40 bytes"},
          [](std::uint64_t*) {
            auto* const five = static_cast<std::uint64_t*>(gshmem_malloc(40));
            (void)gshmem_uint64_atomic_fetch(five + 5, 1);
@@ -186,7 +186,7 @@ TEST_CASE("faults_of_typed_calls_name_the_call_and_the_argument") {
                (void)pe.atomic_fetch_add(
                    reinterpret_cast<std::uint64_t*>(reinterpret_cast<char*>(words) + 4), 1, 1);
              });
-  by_context({"put_signal: argument sig_addr = 0x", "lies in the payload"},
+  by_context({"put_signal: argument sig_addr = 0x", "is in the payload"},
              [&](auto pe, auto* words) {
                pe.put_signal(Thread{}, words, &one, 1, {words, 1}, 1);
              });

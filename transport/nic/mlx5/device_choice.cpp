@@ -46,7 +46,7 @@ DeviceFilter::DeviceFilter(const std::string& text) {
     entry.device = word;
     words_.push_back(std::move(entry));
   }
-  if ((exclude_ || exact_) && words_.empty()) bad("no name behind the sign");
+  if ((exclude_ || exact_) && words_.empty()) bad("no name after the sign");
 }
 
 bool DeviceFilter::accepts(const std::string& device, int port) const {

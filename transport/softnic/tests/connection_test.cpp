@@ -193,7 +193,7 @@ TEST_CASE("a_port_accepts_packets_for_its_addresses_from_the_peer_of_the_queue_p
       {"MAC of another port", &port, &other, [&](soft::Route& r) { r.mac = near.mac; }},
       {"no MAC", &port, &other, [](soft::Route& r) { r.mac = 0; }},
       {"answers to another MAC", &port, &other, nothing, [&](soft::Route& r) { r.mac = far.mac; }},
-      {"GID of nobody", &port, &other, [](soft::Route& r) { r.gid[15] ^= 0x40; }},
+      {"GID of no port", &port, &other, [](soft::Route& r) { r.gid[15] ^= 0x40; }},
       {"GID of another port", &port, &other, [&](soft::Route& r) { r.gid = near.gids[3].bytes; }},
       {"another GID of that port", &port, &other,
        [&](soft::Route& r) { r.gid = far.gids[1].bytes; }},
