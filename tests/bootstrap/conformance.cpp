@@ -34,11 +34,11 @@ void expect_error(gshmemx_status code, const std::string& part, const std::funct
 
 void rank_and_size_are_sane(Collectives& boot) {
   expect(boot.size() >= 1, "size is positive");
-  expect(boot.rank() >= 0 && boot.rank() < boot.size(), "rank lies in [0, size)");
+  expect(boot.rank() >= 0 && boot.rank() < boot.size(), "rank is in [0, size)");
   const auto ranks = allgather(boot, boot.rank());
   const auto sizes = allgather(boot, boot.size());
   for (int r = 0; r < boot.size(); ++r) {
-    expect(ranks[static_cast<std::size_t>(r)] == r, "every rank is there, in order");
+    expect(ranks[static_cast<std::size_t>(r)] == r, "every rank has contributed, in order");
     expect(sizes[static_cast<std::size_t>(r)] == boot.size(), "all ranks agree on the size");
   }
 }
@@ -94,7 +94,7 @@ void allgather_moves_every_byte(Collectives& boot, std::size_t bytes) {
                                std::to_string(wrong) + " of rank " + std::to_string(r));
   }
   expect(std::all_of(all.end() - kGuard, all.end(), [](unsigned char c) { return c == 0xEE; }),
-         "allgather writes nothing behind its result");
+         "allgather writes nothing after its result");
 }
 
 void alltoall_moves_every_part(Collectives& boot, std::size_t bytes) {

@@ -87,7 +87,7 @@ void failing_mpi_is_an_error() {
   other.reset();
   const std::vector<std::vector<std::byte>> others(20, all);
   expect(std::ranges::none_of(others, [](const auto& each) { return each.data() == landing; }),
-         "memory that MPI may still write to is given to nobody");
+         "memory that MPI may still write to is not passed on");
 }
 
 void conforms() {
@@ -155,7 +155,7 @@ void missing_rank() {
   expect_error(GSHMEMX_ERROR_TIMEOUT, "barrier timed out after 1 s", [&] { boot->barrier(); });
   MPI_Send(&rank, 1, MPI_INT, boot->size() - 1, 0, MPI_COMM_WORLD);
   boot.reset();
-  expect(ends == 0, "MPI keeps the communicator that a collective is under way in");
+  expect(ends == 0, "MPI keeps the communicator of a pending collective");
 }
 
 /// All later collectives, and the end of the job, work without MPI: on any thread, and after

@@ -78,7 +78,7 @@ void pmix_without_tcp() {
   config.uid_interface = "=none";
   StderrCapture capture;
   conformance([&] { return std::make_unique<Met>(bootstrap::create_pmix(config), config); }, 4096);
-  expect(capture.writes().empty(), "nothing is said");
+  expect(capture.writes().empty(), "nothing is logged");
 }
 
 /// In its scope this process can open no more descriptors.

@@ -406,7 +406,7 @@ TEST_CASE("uid_rank_tries_every_address_of_an_id_and_names_all_of_them", "[uid]"
   encode_uniqueid(unique, &other);
   try {
     (void)bootstrap::create_uid(other, 0, 1, uid_config());
-    FAIL("nobody listens");
+    FAIL("the port is closed");
   } catch (const Error& error) {
     for (const net::Endpoint& endpoint : {unique.roots[0].endpoint, unique.roots[1].endpoint})
       CHECK_THAT(error.what(),

@@ -100,7 +100,7 @@ CUresult create(CUmemGenericAllocationHandle* handle, std::size_t bytes,
 
 CUresult release(CUmemGenericAllocationHandle handle) {
   const std::lock_guard lock(mutex);
-  if (handles.erase(handle) == 0) return violated("release of a handle that is none");
+  if (handles.erase(handle) == 0) return violated("release of an invalid handle");
   --seen.handles;
   return CUDA_SUCCESS;
 }
@@ -109,7 +109,7 @@ CUresult export_handle(void* out, CUmemGenericAllocationHandle handle,
                        CUmemAllocationHandleType type, unsigned long long) {
   const std::lock_guard lock(mutex);
   const auto found = handles.find(handle);
-  if (found == handles.end()) return violated("export of a handle that is none");
+  if (found == handles.end()) return violated("export of an invalid handle");
   const Memory& memory = memories[found->second];
   if ((static_cast<unsigned>(type) & memory.types) == 0)
     return violated("export of a kind that was not asked for");
@@ -186,7 +186,7 @@ CUresult map(CUdeviceptr address, std::size_t bytes, std::size_t offset,
              CUmemGenericAllocationHandle handle, unsigned long long) {
   const std::lock_guard lock(mutex);
   const auto found = handles.find(handle);
-  if (found == handles.end()) return violated("map of a handle that is none");
+  if (found == handles.end()) return violated("map of an invalid handle");
   const Memory& memory = memories[found->second];
   auto range = ranges.upper_bound(address);
   if (range == ranges.begin()) return violated("map outside of a reserved range");
@@ -256,7 +256,7 @@ CUresult retain_allocation(CUmemGenericAllocationHandle* handle, void* address) 
 CUresult properties_of(CUmemAllocationProp* properties, CUmemGenericAllocationHandle handle) {
   const std::lock_guard lock(mutex);
   const auto found = handles.find(handle);
-  if (found == handles.end()) return violated("properties of a handle that is none");
+  if (found == handles.end()) return violated("properties of an invalid handle");
   const Memory& memory = memories[found->second];
   *properties = {};
   properties->location = {memory.where, {memory.device}};

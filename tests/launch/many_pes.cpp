@@ -212,5 +212,5 @@ int main(int argc, char** argv) {
   // Two queues to each neighbour on both sides, two to the PE itself, and their peers.
   const char* const connect = std::getenv("GSHMEM_CONNECT");
   if (connect != nullptr && connect == std::string("use") && neighbours > 0 && 2 * neighbours < n)
-    require(times.used_pairs == 4L * n * (1 + neighbours), "queue pairs that nobody needs");
+    require(times.used_pairs == 4L * n * (1 + neighbours), "unneeded queue pairs");
 }

@@ -117,7 +117,7 @@ struct OnePe {
     for (int rail = 0; rail < rails.count(); ++rail) {
       mine.push_back(nic(rail).registered.at(offset));
       expect(row.local[keys.number(nic(rail))].get() == mine.back().local, "the NIC's own key");
-      expect(!nic(rail).told, "who tells nothing is told nothing");
+      expect(!nic(rail).told, "a NIC without facts receives none");
     }
     all.resize(count * static_cast<std::size_t>(boot.size()));
     boot.allgather(mine.data(), all.data(), count * sizeof(Keys));

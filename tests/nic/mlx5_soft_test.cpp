@@ -131,7 +131,7 @@ TEST_CASE("atomics_add_up_and_return_the_old_value") {
       old.push_back(word(pe, 1024));
     }
     check(std::is_sorted(old.begin(), old.end()), "old values do not grow");
-    check(old.back() % 3 == 0, "an old value is none that was there");
+    check(old.back() % 3 == 0, "an old value is impossible");
     boot.barrier();
     if (boot.rank() == 0) check(word(pe, 512) == 3u * 50u * 3u, "the sum is wrong");
     boot.barrier();

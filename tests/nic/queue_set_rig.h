@@ -270,7 +270,7 @@ struct Connected {
     for (const auto& [here, there] : mine) {
       const auto back = std::find_if(
           all.begin(), all.end(), [&, of = there](const auto& pair) { return pair.first == of; });
-      expect(back != all.end() && back->second == here, "both ends mean each other");
+      expect(back != all.end() && back->second == here, "each end is connected to the other");
     }
   }
 

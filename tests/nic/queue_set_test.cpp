@@ -34,12 +34,12 @@ TEST_CASE("pes_of_a_host_reach_each_other_by_the_port_of_the_target") {
       const bool own = nic->port() == ports(me).front() || nic->port() == ports(me).back();
       for (const Noting::Queue& queue : nic->queues) {
         if (node(queue.pe) != node(me)) {
-          expect(own && queue.depth == 256, "PEs of other hosts are reached by the own ports");
+          expect(own && queue.depth == 256, "PEs of other hosts are reached by local ports");
           continue;
         }
         expect(queue.end.port == nic->port(), "no connection goes from one port to another");
         if (queue.depth != 256) {
-          expect(own, "what only answers is on the own ports");
+          expect(own, "answering queues are on local ports");
           expect(queue.remote_key == 0, "and reaches nothing");
           continue;
         }

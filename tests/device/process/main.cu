@@ -170,7 +170,7 @@ void test_children() {
   const auto pes = run_pes(2, "abort", "60", [](int) { return job_with_children(); });
   expect("a PE on a GPU has children", pes[0], 0,
          "gshmem_malloc: this process was forked from PE 0");
-  expect("a PE's children meet nobody", pes[0], 0,
+  expect("a PE's children reach no PE", pes[0], 0,
          "gshmem_barrier_all: this process was forked from PE 0");
   for (const Outcome& pe : pes) expect("a job goes on whose PEs have children", pe, 0, "job good");
 }

@@ -105,7 +105,7 @@ std::string name_of(std::uint64_t seed, const Shape& shape) {
                 shape.memory == abi::QueueMemory::kGpu ? "GPU" : "host",
                 shape.by_record ? ", NIC reads records" : "", shape.scarce ? ", one slot" : "",
                 shape.fails ? ", an entry fails" : "", shape.crowded ? ", crowded" : "",
-                shape.mixed ? ", shared by turns" : "");
+                shape.mixed ? ", alternately shared" : "");
   return text;
 }
 
@@ -236,7 +236,7 @@ class Run {
 
   void check_fault() const {
     if (control_.fault.published != 1 || control_.fault.code != GSHMEMX_ERROR_NIC) {
-      fail("an error completion that nobody recorded");
+      fail("an error completion that was not recorded");
     }
   }
 

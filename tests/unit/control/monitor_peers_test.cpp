@@ -230,7 +230,7 @@ TEST_CASE("an_end_is_an_event_at_once_and_news_a_moment_later") {
   while (rig.events_after(3) == "1 died;" && !deadline.passed()) {
   }
   CHECK(rig.events() == "1 died;2 died;");
-  while (rig.heard_now(3) != "nothing") FAIL("PE 3 is told");
+  while (rig.heard_now(3) != "nothing") FAIL("PE 3 gets news");
 }
 
 namespace {

@@ -208,7 +208,7 @@ TEST_CASE("owner_receives_an_event_before_a_wait_ends_for_it") {
           plane.watch();
           if (rank == 1) return;
           expect_error(GSHMEMX_ERROR_PEER_FAILED, "PE 1", [&] { plane.collectives().barrier(); });
-          expect(heard, "the owner has heard");
+          expect(heard, "the owner has the event");
         }) == "");
 }
 
@@ -249,7 +249,7 @@ TEST_CASE("pe_that_ends_the_job_on_purpose_gets_no_news_of_the_others_deaths") {
           if (rank == 1) pause();
           plane.monitor().ending({0, control::PeerEvent::kExited, "on purpose"});
           std::this_thread::sleep_for(std::chrono::milliseconds(400));
-          expect(!heard, "nobody has died for PE 0");
+          expect(!heard, "PE 0 gets no news of a death");
         }) == "");
 }
 

@@ -84,7 +84,7 @@ class CheckedAllocator {
         expect(owner_.at(g) == (is_free ? kNobody : block.offset), "owner differs");
       }
       if (is_free) {
-        expect(block.requested_bytes == 0, "somebody has requested a free block");
+        expect(block.requested_bytes == 0, "a free block has requested bytes");
         free_bytes += block.reserved_bytes;
         largest = std::max(largest, block.reserved_bytes);
       } else {

@@ -257,7 +257,7 @@ TEST_CASE("an_entry_that_not_all_members_could_use_stays_reserved") {
     CHECK(rig.members(rig.split(parent, {0, 1, 1, {}}, 2)) == std::vector<int>{2});
     CHECK_THROWS_AS(rig.join({2}), Error);
   }
-  SECTION("nobody knows: it is free again") {
+  SECTION("no member has it: it is free again") {
     TeamsRig rig(1);
     for (const int lost : {1, 2}) {
       CHECK_THROWS_WITH(rig.join_with([&](int meeting, const auto&) {
