@@ -153,15 +153,15 @@ GSHMEM_OUTLINE std::uint64_t execute_nop(const State& state, const char* name, c
 /// Measures how long one thread takes for `operand` calls of the kind `cond` (kPut, kGet, kAmo or
 /// kSignal, which add 1). It waits for each if the record says so, otherwise for all at the end.
 GSHMEM_OUTLINE std::uint64_t execute_timed(const State& state, const Call& call) {
-  const auto what = static_cast<CallKind>(call.cond);
+  const auto kind = static_cast<CallKind>(call.cond);
   const std::uint64_t begin = now_ns();
   GSHMEM_NO_UNROLL
   for (std::uint64_t i = 0; i < call.operand; ++i) {
-    if (what == CallKind::kPut) {
+    if (kind == CallKind::kPut) {
       put_nbi(Thread{}, state, call.dest, call.source, call.bytes, call.pe);
-    } else if (what == CallKind::kGet) {
+    } else if (kind == CallKind::kGet) {
       get_nbi(Thread{}, state, call.dest, call.source, call.bytes, call.pe);
-    } else if (what == CallKind::kAmo) {
+    } else if (kind == CallKind::kAmo) {
       amo_fetch_add(state, static_cast<std::uint64_t*>(call.dest), std::uint64_t{1}, call.pe);
     } else {
       signal_op(state, {call.signal, 1, GSHMEM_SIGNAL_ADD}, call.pe);

@@ -22,13 +22,13 @@ GSHMEM_FN std::uint64_t call_of(CallKind kind, ReduceOp op, ElementType type) {
 /// Writes the note of the next call. Its key identifies the call: the numbers of syncs and of
 /// packet calls are the same on all members between two calls. One thread of a group does it,
 /// before the members synchronize.
-GSHMEM_OUTLINE void note_call(const TeamCall& call, std::uint64_t what, std::uint64_t bytes) {
+GSHMEM_OUTLINE void note_call(const TeamCall& call, std::uint64_t kind, std::uint64_t bytes) {
   abi::SyncSlot* const slot = slot_of(call);
   const std::uint32_t number = slot->noted++;
   abi::CallNote& note = slot->notes[number % 2];
   store_relaxed(&note.key, std::uint64_t{0});
   fence_release_system();
-  store_relaxed(&note.what, what);
+  store_relaxed(&note.what, kind);
   store_relaxed(&note.bytes, bytes);
   fence_release_system();
   store_flag(&note.key, std::uint64_t{1} << 63 | load_relaxed(&slot->epoch) << 33 >> 1 |
@@ -50,17 +50,17 @@ GSHMEM_OUTLINE bool members_agree(const TeamCall& call, int i) {
   for (const abi::CallNote& note : slot->notes) {
     const abi::CallNote* const theirs = peer_address(state, &note, pe);
     if (load_acquire(&theirs->key) != key) continue;
-    const std::uint64_t what = load_relaxed(&theirs->what), bytes = load_relaxed(&theirs->bytes);
+    const std::uint64_t kind = load_relaxed(&theirs->what), bytes = load_relaxed(&theirs->bytes);
     fence_acquire_system();
     if (load_relaxed(&theirs->key) != key) continue;  // it has begun another call
     info.value = load_relaxed(&mine.what);
-    info.limit = what;
-    if (info.value >> 32 != what >> 32) {
+    info.limit = kind;
+    if (info.value >> 32 != kind >> 32) {
       info.rule = abi::Rule::kSameCall;
-    } else if (info.value != what) {
+    } else if (info.value != kind) {
       info.argument = "root";
       info.value = static_cast<std::uint32_t>(info.value);
-      info.limit = static_cast<std::uint32_t>(what);
+      info.limit = static_cast<std::uint32_t>(kind);
       info.rule = abi::Rule::kSame;
     } else if (load_relaxed(&mine.bytes) != bytes) {
       info.argument = "nelems";
@@ -78,13 +78,13 @@ GSHMEM_OUTLINE bool members_agree(const TeamCall& call, int i) {
 
 /// Calls `work()`, which executes the collective. Returns a status, on all threads of the group.
 template <class Coop, class Work>
-GSHMEM_FN int checked_collective(Coop coop, const TeamCall& call, std::uint64_t what,
+GSHMEM_FN int checked_collective(Coop coop, const TeamCall& call, std::uint64_t kind,
                                  std::uint64_t bytes, const Work& work) {
   if constexpr (!kChecks) {
     return work();
   } else {
     coop.sync();
-    if (coop.thread_rank() == 0) note_call(call, what, bytes);
+    if (coop.thread_rank() == 0) note_call(call, kind, bytes);
     const int status = work();
     const int next = call.team->my_pe + 1 < call.team->n_pes ? call.team->my_pe + 1 : 0;
     const bool good = status != 0 || coop.thread_rank() != 0 || members_agree(call, next);

@@ -72,30 +72,30 @@ struct Cut {
   GSHMEM_FN std::size_t most() const { return (each + 2) * unit; }
 };
 
-/// Makes `dest` both source and destination of `what`, at the same symmetric address of all members
+/// Makes `dest` both source and destination of `call`, at the same symmetric address of all members
 /// of `to`.
-GSHMEM_FN void set_in_place(TeamCall& what, char* dest, std::size_t bytes, const abi::Team& to) {
-  what.dest = dest;
-  what.source = dest;
-  what.bytes = bytes;
-  what.team = &to;
-  keep_in_memory(what);
+GSHMEM_FN void set_in_place(TeamCall& call, char* dest, std::size_t bytes, const abi::Team& to) {
+  call.dest = dest;
+  call.source = dest;
+  call.bytes = bytes;
+  call.team = &to;
+  keep_in_memory(call);
 }
 
 struct FcollectLevels {
   Levels levels;
-  TeamCall what;
+  TeamCall call;
   char* dest;
   int h;
   GSHMEM_FN char* part_of(int domain) const {
-    return part(dest, levels.member_of(domain), what.bytes);
+    return part(dest, levels.member_of(domain), call.bytes);
   }
 };
 /// Puts the data of domain `work.h` to this member's row.
 template <class Coop>
 GSHMEM_FN void give_part(Coop coop, FcollectLevels& work) {
-  set_in_place(work.what, work.part_of(work.h), work.what.bytes, work.levels.inside);
-  give_to_members(coop, work.what);
+  set_in_place(work.call, work.part_of(work.h), work.call.bytes, work.levels.inside);
+  give_to_members(coop, work.call);
 }
 GSHMEM_OUTLINE bool next_domain(FcollectLevels& work) {
   work.h += work.h + 1 == work.levels.across.my_pe ? 2 : 1;
@@ -103,31 +103,31 @@ GSHMEM_OUTLINE bool next_domain(FcollectLevels& work) {
 }
 GSHMEM_OUTLINE void find_fcollect_levels(FcollectLevels& work, const TeamCall& call) {
   find_levels(work.levels, *call.team);
-  work.what = call;
-  work.what.team = &work.levels.across;
+  work.call = call;
+  work.call.team = &work.levels.across;
   work.dest = static_cast<char*>(call.dest);
   work.h = work.levels.across.my_pe;
-  work.what.dest = work.part_of(work.h);
+  work.call.dest = work.part_of(work.h);
 }
 template <class Coop>
 GSHMEM_OUTLINE int fcollect_in_levels(Coop coop, const TeamCall& call) {
   FcollectLevels work;
   find_fcollect_levels(work, call);
-  give_to_members(coop, work.what);
+  give_to_members(coop, work.call);
   give_part(coop, work);
-  const int status = end_collective(coop, work.what);
+  const int status = end_collective(coop, work.call);
   if (status != 0) return status;
   work.h = -1;
   keep_in_memory(work);
   GSHMEM_NO_UNROLL
   while (next_domain(work)) give_part(coop, work);
-  return end_collective(coop, work.what);
+  return end_collective(coop, work.call);
 }
 
 struct BroadcastLevels {
   Levels levels;
   abi::Team one;  ///< the members of the root's row, one at a time
-  TeamCall what;
+  TeamCall call;
   Cut cut;
   char* dest;
   const void* source;
@@ -136,11 +136,11 @@ struct BroadcastLevels {
 };
 GSHMEM_FN void set_my_piece(BroadcastLevels& work, const abi::Team& to) {
   const int l = work.levels.inside.my_pe;
-  set_in_place(work.what, work.dest + work.cut.at(l), work.cut.at(l + 1) - work.cut.at(l), to);
+  set_in_place(work.call, work.dest + work.cut.at(l), work.cut.at(l + 1) - work.cut.at(l), to);
 }
 GSHMEM_OUTLINE void find_broadcast_levels(BroadcastLevels& work, const TeamCall& call, int root) {
   find_levels(work.levels, *call.team);
-  work.what = call;
+  work.call = call;
   work.cut = Cut(call.bytes, sizeof(Word16), call.team->inner);
   work.dest = static_cast<char*>(call.dest);
   work.source = call.source;
@@ -155,9 +155,9 @@ GSHMEM_OUTLINE void find_broadcast_levels(BroadcastLevels& work, const TeamCall&
 template <class Coop>
 GSHMEM_OUTLINE void give_piece(Coop coop, BroadcastLevels& work) {
   const std::size_t first = work.cut.at(work.l);
-  set_in_place(work.what, work.dest + first, work.cut.at(work.l + 1) - first, work.one);
-  work.what.source = part(work.source, 1, first);
-  give_to_members(coop, work.what);
+  set_in_place(work.call, work.dest + first, work.cut.at(work.l + 1) - first, work.one);
+  work.call.source = part(work.source, 1, first);
+  give_to_members(coop, work.call);
   work.one.start += work.one.stride;
   ++work.l;
   keep_in_memory(work);
@@ -168,17 +168,17 @@ GSHMEM_OUTLINE int broadcast_in_levels(Coop coop, const TeamCall& call, int root
   find_broadcast_levels(work, call, root);
   GSHMEM_NO_UNROLL
   while (work.l < work.levels.inside.n_pes) give_piece(coop, work);
-  int status = sync_call_members(coop, work.what);
+  int status = sync_call_members(coop, work.call);
   if (status != 0) return status;
   if (work.is_near_root) {
     set_my_piece(work, work.levels.across);
-    give_to_members(coop, work.what);
+    give_to_members(coop, work.call);
   }
-  status = end_collective(coop, work.what);
+  status = end_collective(coop, work.call);
   if (status != 0) return status;
   set_my_piece(work, work.levels.inside);
-  give_to_members(coop, work.what);
-  return end_collective(coop, work.what);
+  give_to_members(coop, work.call);
+  return end_collective(coop, work.call);
 }
 
 /// Divides a reduction's array, for elements of `bytes` bytes. Sub-piece h of piece l is part l * H

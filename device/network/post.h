@@ -226,8 +226,9 @@ struct Publication {
                ~(abi::QueueTraits::batch(traits) - 1)) != 0) {}
 };
 /// Passes the turn to the next writer.
-GSHMEM_FN void pass_turn(QueueCursor* cursor, std::uint32_t traits, const Publication& what) {
-  queue_advance(cursor, what.more, what.rings && !has_register(traits));
+GSHMEM_FN void pass_turn(QueueCursor* cursor, std::uint32_t traits,
+                         const Publication& publication) {
+  queue_advance(cursor, publication.more, publication.rings && !has_register(traits));
 }
 /// The next user of an exclusive queue synchronizes with this one.
 GSHMEM_FN void pass_own(QueueCursor* cursor, std::uint64_t end, std::uint32_t tail) {
@@ -254,8 +255,8 @@ GSHMEM_OUTLINE std::uint64_t post_at_once(const QueueView* view, QueueCursor* cu
   }
   const std::uint64_t first = group.from_first(taken.first);
   if (!Reservation::is_at_once(first)) return first;
-  Publication what(traits, taken, count, tail);
-  if constexpr (!std::is_same_v<Entries, OneEntry>) keep_in_memory(what);  // saves registers
+  Publication publication(traits, taken, count, tail);
+  if constexpr (!std::is_same_v<Entries, OneEntry>) keep_in_memory(publication);  // saves registers
   EntryStore store(place.entries, abi::QueueTraits::depth(traits) - 1,
                    own_entry(entries, group, first), place.number, entries.last(),
                    own_flags(group));
@@ -264,11 +265,11 @@ GSHMEM_OUTLINE std::uint64_t post_at_once(const QueueView* view, QueueCursor* cu
   if (group.first()) {
     const QueueBells bells = queue.bells(place.number);  // loaded while the fence is pending
     queue_fence(traits);
-    if (what.rings) queue_ring(bells, traits, what.end);
+    if (publication.rings) queue_ring(bells, traits, publication.end);
     if (is_exclusive(traits)) {
       pass_own(cursor, first + count, tail);
     } else {
-      pass_turn(cursor, traits, what);
+      pass_turn(cursor, traits, publication);
     }
   }
   group.sync();  // the others see `ready`, too: their quiet waits for these entries
@@ -418,13 +419,13 @@ GSHMEM_OUTLINE void step_publish(PostingOf<Entries>& posting) {
     posting.first = kQueueFailed;
   } else if (posting.first != kQueueFailed && posting.group.first()) {
     if (has_register(posting.traits())) queue_fence(posting.traits());
-    const Publication what(posting.traits(), posting.taken(), posting.count(), posting.tail);
-    if (what.rings) queue_ring(posting.queue.bells(), posting.traits(), what.end);
+    const Publication publication(posting.traits(), posting.taken(), posting.count(), posting.tail);
+    if (publication.rings) queue_ring(posting.queue.bells(), posting.traits(), publication.end);
     keep_in_memory(posting);  // saves registers
     if (is_exclusive(posting.traits())) {
       pass_own(posting.cursor, posting.first + posting.count(), posting.tail);
     } else {
-      pass_turn(posting.cursor, posting.traits(), what);
+      pass_turn(posting.cursor, posting.traits(), publication);
     }
   }
   posting.group.sync();  // as in post_at_once

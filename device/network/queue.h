@@ -203,8 +203,8 @@ GSHMEM_FN bool is_turn(std::uint32_t ready, std::uint64_t first) {
 }
 
 /// Begins a wait.
-GSHMEM_FN void wait_for(Wait& wait, Await what, std::uint64_t target) {
-  wait.await = what;
+GSHMEM_FN void wait_for(Wait& wait, Await condition, std::uint64_t target) {
+  wait.await = condition;
   wait.target = target;
   wait.started = 0;
 }

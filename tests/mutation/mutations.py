@@ -47,8 +47,8 @@ def mutation(name, file, old, new, test, finds):
 MUTATIONS = [
     # The order of visible stores. "late": in calls that continue step by step.
     mutation("no_fence_behind_entries", "network/post.h",
-             "    queue_fence(traits);\n    if (what.rings) queue_ring(bells",
-             "    if (what.rings) queue_ring(bells", MODEL, NOT_THERE + "|" + QUIET),
+             "    queue_fence(traits);\n    if (publication.rings) queue_ring(bells",
+             "    if (publication.rings) queue_ring(bells", MODEL, NOT_THERE + "|" + QUIET),
     mutation("late_no_fence_behind_entries", "network/post.h",
              "  if (!has_register(posting.traits())) queue_fence(posting.traits());\n", "", MODEL,
              NOT_THERE),
