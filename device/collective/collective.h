@@ -220,7 +220,7 @@ struct Pieces {
 template <class W, class Coop>
 GSHMEM_OUTLINE void take_pieces(Coop coop, const TeamCall& call) {
   for_members(*call.team, [&](int i, int pe) {
-    if (is_near(*call.state, pe)) return;
+    if (is_mapped_or_self(*call.state, pe)) return;
     const std::size_t bytes = Pieces<W>(call).bytes();
     nic::get(coop, *call.state, part(call.dest, i, bytes),
              part(call.source, call.team->my_pe, bytes), bytes, pe, nic::Arrival::kAtQuiet);
@@ -240,7 +240,7 @@ GSHMEM_OUTLINE void combine_pieces(Coop coop, const TeamCall& call, Reducer redu
   const auto load = [&](int i, std::size_t at) {
     const int pe = team_pe(team, i);
     const char* const piece =
-        is_near(state, pe) ? peer_address(state, own, pe) : part(call.dest, i, bytes);
+        is_mapped_or_self(state, pe) ? peer_address(state, own, pe) : part(call.dest, i, bytes);
     return load_relaxed(reinterpret_cast<const W*>(piece) + at);
   };
   W* const result = reinterpret_cast<W*>(part(call.dest, team.my_pe, bytes));
@@ -253,7 +253,7 @@ GSHMEM_OUTLINE void combine_pieces(Coop coop, const TeamCall& call, Reducer redu
     GSHMEM_NO_UNROLL
     for (int i = 0; i < team.n_pes; ++i) {
       const int pe = team_pe(team, i);
-      if (is_near(state, pe)) store_relaxed(peer_address(state, result, pe) + at, sum);
+      if (is_mapped_or_self(state, pe)) store_relaxed(peer_address(state, result, pe) + at, sum);
     }
   }
   sync_lanes(coop);
@@ -262,7 +262,7 @@ GSHMEM_OUTLINE void combine_pieces(Coop coop, const TeamCall& call, Reducer redu
 template <class W, class Coop>
 GSHMEM_OUTLINE void give_pieces(Coop coop, const TeamCall& call) {
   for_members(*call.team, [&](int, int pe) {
-    if (is_near(*call.state, pe)) return;
+    if (is_mapped_or_self(*call.state, pe)) return;
     const std::size_t bytes = Pieces<W>(call).bytes();
     char* const result = part(call.dest, call.team->my_pe, bytes);
     nic::put(coop, *call.state, result, result, bytes, pe, nic::Reuse::kAtQuiet);

@@ -8,7 +8,7 @@
 namespace gshmem::device {
 
 /// Is PE `pe` reached by load and store? PEs that map no others still reach themselves.
-GSHMEM_FN bool is_near(const State& state, int pe) {
+GSHMEM_FN bool is_mapped_or_self(const State& state, int pe) {
   return pe == state.my_pe || is_mapped(state, pe);
 }
 
@@ -30,7 +30,7 @@ struct ScanWork {
   int i;
 };
 /// Combines words [first, end) of the arrays of all members, by all threads of the group, one by
-/// one: the method of FarWords would take one register too many here.
+/// one: the method of RemoteWords would take one register too many here.
 template <Result kResult, class W, class Coop, class Reducer>
 GSHMEM_FN void scan_words(Coop coop, const TeamCall& call, Reducer reducer, std::size_t first,
                           std::size_t end) {
@@ -58,7 +58,7 @@ GSHMEM_FN void scan_words(Coop coop, const TeamCall& call, Reducer reducer, std:
 /// in a turn as half of a scratch slot holds, so that one READ fetches a member's words. They are
 /// combined in the other half. It is in memory, to save registers of the functions that it calls.
 template <class W>
-struct FarWords {
+struct RemoteWords {
   static constexpr std::size_t kMost = sizeof(abi::ScratchSlot::data) / 2 / sizeof(W);
   const TeamCall* call;
   abi::ScratchSlot* slot;
@@ -73,7 +73,7 @@ struct FarWords {
   GSHMEM_FN bool is_member() const { return i < call->team->n_pes; }
 };
 template <class W>
-GSHMEM_OUTLINE bool next_turn(FarWords<W>& words) {
+GSHMEM_OUTLINE bool next_turn(RemoteWords<W>& words) {
   if (words.n != 0) words.at += words.apart;
   if (words.at >= words.end) return false;
   words.n = words.end - words.at < words.each ? words.end - words.at : words.each;
@@ -87,29 +87,30 @@ GSHMEM_FN void copy_words(W* to, const W* from, std::size_t n) {
 }
 /// Fetches the words of member `i` into the slot.
 template <class W>
-GSHMEM_OUTLINE void take_words(const FarWords<W>& words) {
+GSHMEM_OUTLINE void take_words(const RemoteWords<W>& words) {
   const State& state = *words.call->state;
   const W* const source = static_cast<const W*>(words.call->source) + words.at;
   const int pe = words.pe();
-  if (is_near(state, pe))
+  if (is_mapped_or_self(state, pe))
     return copy_words(words.landing(), peer_address(state, source, pe), words.n);
   nic::move_value(state, nic::Operation::kGet, source, words.landing(), words.bytes(), pe);
 }
 /// Puts the combined words to member `i`.
 template <class W>
-GSHMEM_OUTLINE void give_words(const FarWords<W>& words) {
+GSHMEM_OUTLINE void give_words(const RemoteWords<W>& words) {
   const State& state = *words.call->state;
   W* const dest = static_cast<W*>(words.call->dest) + words.at;
   const int pe = words.pe();
-  if (is_near(state, pe)) return copy_words(peer_address(state, dest, pe), words.sum(), words.n);
+  if (is_mapped_or_self(state, pe))
+    return copy_words(peer_address(state, dest, pe), words.sum(), words.n);
   nic::move_value(state, nic::Operation::kPut, dest, words.sum(), words.bytes(), pe);
 }
 template <class W>
-GSHMEM_OUTLINE void keep_words(const FarWords<W>& words) {
+GSHMEM_OUTLINE void keep_words(const RemoteWords<W>& words) {
   copy_words(static_cast<W*>(words.call->dest) + words.at, words.sum(), words.n);
 }
 template <class W, class Reducer>
-GSHMEM_OUTLINE void combine_words(const FarWords<W>& words, Reducer reducer) {
+GSHMEM_OUTLINE void combine_words(const RemoteWords<W>& words, Reducer reducer) {
   W* const sum = words.sum();
   GSHMEM_NO_UNROLL
   for (std::size_t k = 0; k < words.n; ++k) {
@@ -118,7 +119,7 @@ GSHMEM_OUTLINE void combine_words(const FarWords<W>& words, Reducer reducer) {
   }
 }
 template <Result kResult, class W, class Reducer>
-GSHMEM_OUTLINE void combine_turn(FarWords<W>& words, Reducer reducer) {
+GSHMEM_OUTLINE void combine_turn(RemoteWords<W>& words, Reducer reducer) {
   GSHMEM_NO_UNROLL
   for (; words.is_member(); ++words.i) {
     take_words(words);
@@ -136,12 +137,12 @@ GSHMEM_OUTLINE void combine_turn(FarWords<W>& words, Reducer reducer) {
   }
 }
 template <class W, class Coop>
-GSHMEM_OUTLINE void plan_far_words(Coop coop, FarWords<W>& words, const TeamCall& call,
-                                   std::size_t first, std::size_t end) {
+GSHMEM_OUTLINE void plan_remote_words(Coop coop, RemoteWords<W>& words, const TeamCall& call,
+                                      std::size_t first, std::size_t end) {
   const std::size_t width = static_cast<std::size_t>(coop.size());
   const std::size_t share = (end - first + width - 1) / width;
   words.call = &call;
-  words.each = share < FarWords<W>::kMost ? share : FarWords<W>::kMost;
+  words.each = share < RemoteWords<W>::kMost ? share : RemoteWords<W>::kMost;
   words.at = first + static_cast<std::size_t>(coop.thread_rank()) * words.each;
   words.n = 0;
   words.end = end;
@@ -149,7 +150,7 @@ GSHMEM_OUTLINE void plan_far_words(Coop coop, FarWords<W>& words, const TeamCall
 }
 /// After a failure the slot is not freed: a late READ may still write to it.
 template <class W>
-GSHMEM_OUTLINE void end_far_words(const FarWords<W>& words) {
+GSHMEM_OUTLINE void end_remote_words(const RemoteWords<W>& words) {
   if (load_acquire(&words.call->state->control->stop) == 0) nic::free_scratch(words.slot);
 }
 /// Combines words [first, end) of a reduction between members of which some are not mapped. Members
@@ -157,8 +158,8 @@ GSHMEM_OUTLINE void end_far_words(const FarWords<W>& words) {
 template <Result kResult, class W, class Coop, class Reducer>
 GSHMEM_OUTLINE void reduce_far_words(Coop coop, const TeamCall& call, Reducer reducer,
                                      std::size_t first, std::size_t end) {
-  FarWords<W> words;
-  plan_far_words(coop, words, call, first, end);
+  RemoteWords<W> words;
+  plan_remote_words(coop, words, call, first, end);
   keep_in_memory(words);
   if (words.at >= words.end) return;
   words.slot = nic::claim_or_report(words.call->state);
@@ -168,7 +169,7 @@ GSHMEM_OUTLINE void reduce_far_words(Coop coop, const TeamCall& call, Reducer re
     combine_turn<kResult>(words, reducer);
     keep_in_memory(words);
   }
-  end_far_words(words);
+  end_remote_words(words);
 }
 /// Calls one of the two. The group must synchronize before the result is used.
 template <Result kResult, class W, class Coop, class Reducer>

@@ -145,7 +145,7 @@ template <bool kPut, class Coop>
 GSHMEM_OUTLINE int move_tile(Coop coop, const TileMove& move) {
   sync_lanes(coop);
   coop.sync();
-  if (is_near(*move.state, move.pe)) {
+  if (is_mapped_or_self(*move.state, move.pe)) {
     Tile tile = move.tile;
     char*& there = kPut ? tile.dst.first : tile.src.first;
     there = peer_address(*move.state, there, move.pe);
@@ -190,7 +190,7 @@ template <bool kMapped, class W, class Coop, class Reducer>
 GSHMEM_OUTLINE void combine_tile_words(Coop coop, const TileCall& call, Reducer reducer) {
   const State& state = *call.state;
   const auto load = [&](const W* from, int pe) {
-    if (kMapped || is_near(state, pe)) return load_relaxed(peer_address(state, from, pe));
+    if (kMapped || is_mapped_or_self(state, pe)) return load_relaxed(peer_address(state, from, pe));
     return g(state, from, pe);
   };
   TileWalk walk(coop, call.tile, sizeof(W));
@@ -213,7 +213,7 @@ GSHMEM_OUTLINE void combine_tile_words(Coop coop, const TileCall& call, Reducer 
       GSHMEM_NO_UNROLL
       for (int i = 0; i < call.team->n_pes; ++i) {
         const int pe = team_pe(*call.team, i);
-        if (kMapped || is_near(state, pe)) {
+        if (kMapped || is_mapped_or_self(state, pe)) {
           store_relaxed(peer_address(state, to, pe), sum);
         } else {
           p(state, to, sum, pe);

@@ -381,7 +381,7 @@ MUTATIONS = [
              "    put_signal_alone<kSharing<Coop>>(state, dest, source, bytes, signal, pe, reuse);\n  }\n",
              GROUP + "put_signal_nbi_synchronizes_at_both_ends", MEETS),
     mutation("tile_move_does_not_wait_for_the_source", "collective/tile.h",
-             "  coop.sync();\n  if (is_near(*move.state, move.pe)) {", "  if (is_near(*move.state, move.pe)) {",
+             "  coop.sync();\n  if (is_mapped_or_self(*move.state, move.pe)) {", "  if (is_mapped_or_self(*move.state, move.pe)) {",
              GROUP + "moves_of_tiles_synchronize_at_both_ends", MEETS),
     mutation("tile_move_leaves_others_behind", "collective/tile.h",
              "    move_by_network<kPut>(coop, move);\n  }\n  sync_lanes(coop);\n  coop.sync();\n",
