@@ -216,7 +216,7 @@ GSHMEM_FN std::ptrdiff_t place_of_member(const TileArguments& tiles, int member)
 
 /// An allgather, or a broadcast by the only member that makes the call.
 template <bool kGather, tile_coll_algo_t kAlgorithm, class Coop>
-GSHMEM_FN int give_tile(const Caller& call, Coop coop, int handle, TileArguments tiles) {
+GSHMEM_FN int put_tile_to_members(const Caller& call, Coop coop, int handle, TileArguments tiles) {
   static_assert(kAlgorithm == ::gshmemx::NVLS_ONE_SHOT_PUSH_NBI,
                 "tiles are gathered and broadcast by NVLS_ONE_SHOT_PUSH_NBI");
   const abi::Team* const team = find_team(call.state, call.name, "team", handle);
@@ -229,9 +229,9 @@ GSHMEM_FN int give_tile(const Caller& call, Coop coop, int handle, TileArguments
   }
   if (!check_arguments(call.state, call.name, symmetric_tile(tiles.dst, tiles.cut)))
     return GSHMEMX_ERROR_INVALID_VALUE;
-  GSHMEM_FIT(&device::give_tile<Coop>, Coop, TileCall);
-  return device::give_tile(coop, TileCall{&call.state, call.name, team, tile_of(tiles),
-                                          TileCall::Part::kAll, true, false});
+  GSHMEM_FIT(&device::put_tile_to_members<Coop>, Coop, TileCall);
+  return device::put_tile_to_members(coop, TileCall{&call.state, call.name, team, tile_of(tiles),
+                                                    TileCall::Part::kAll, true, false});
 }
 
 /// Decides which member combines what: with `kRooted` one member for itself, otherwise by the

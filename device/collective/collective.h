@@ -93,8 +93,8 @@ GSHMEM_FN Algorithm algorithm_of(Coop coop, const TeamCall& call, std::size_t el
 template <class Coop>
 GSHMEM_OUTLINE int alltoall_by_puts(Coop coop, const TeamCall& call) {
   for_members(*call.team, [&](int i, int pe) {
-    give(coop, call, part(call.dest, call.team->my_pe, call.bytes),
-         part(call.source, i - call.team->my_pe, call.bytes), call.bytes, pe);
+    put_to(coop, call, part(call.dest, call.team->my_pe, call.bytes),
+           part(call.source, i - call.team->my_pe, call.bytes), call.bytes, pe);
   });
   return end_collective(coop, call);
 }
@@ -108,7 +108,7 @@ GSHMEM_FN int alltoall(Coop coop, const TeamCall& call) {
 /// Puts `source` of member `root` to `dest` of all members.
 template <class Coop>
 GSHMEM_OUTLINE int broadcast_by_puts(Coop coop, const TeamCall& call, int root) {
-  if (call.team->my_pe == root) give_to_members(coop, call);
+  if (call.team->my_pe == root) put_to_members(coop, call);
   return end_collective(coop, call);
 }
 template <class Coop>
@@ -126,7 +126,7 @@ GSHMEM_OUTLINE int fcollect_by_puts(Coop coop, const TeamCall& call) {
   TeamCall mine = call;
   mine.dest = part(call.dest, call.team->my_pe, call.bytes);
   keep_in_memory(mine);
-  give_to_members(coop, mine);
+  put_to_members(coop, mine);
   return end_collective(coop, mine);
 }
 template <class Coop>
@@ -190,7 +190,8 @@ GSHMEM_OUTLINE int collect(Coop coop, const TeamCall& call) {
                        first + call.bytes);
     return GSHMEMX_ERROR_INVALID_VALUE;
   }
-  for_members(*call.team, [&](int, int pe) { give(coop, call, to, call.source, call.bytes, pe); });
+  for_members(*call.team,
+              [&](int, int pe) { put_to(coop, call, to, call.source, call.bytes, pe); });
   return end_collective(coop, call);
 }
 
@@ -260,7 +261,7 @@ GSHMEM_OUTLINE void combine_pieces(Coop coop, const TeamCall& call, Reducer redu
 }
 
 template <class W, class Coop>
-GSHMEM_OUTLINE void give_pieces(Coop coop, const TeamCall& call) {
+GSHMEM_OUTLINE void put_pieces(Coop coop, const TeamCall& call) {
   for_members(*call.team, [&](int, int pe) {
     if (is_mapped_or_self(*call.state, pe)) return;
     const std::size_t bytes = Pieces<W>(call).bytes();
@@ -280,7 +281,7 @@ GSHMEM_OUTLINE int reduce_by_pieces(Coop coop, const TeamCall& call, Reducer red
     combine_pieces<W>(coop, call, reducer);
     status = sync_call_members(coop, call);  // no member reads `dest` any more
     if (status != 0) return status;
-    give_pieces<W>(coop, call);
+    put_pieces<W>(coop, call);
   }
   const Pieces<W> pieces(call);
   const std::size_t first = pieces.words * static_cast<std::size_t>(call.team->n_pes);

@@ -14,11 +14,11 @@ GSHMEM_FN bool is_mapped_or_self(const State& state, int pe) {
 
 /// Loads an element of member i, or stores one to it. Out of line, to save registers in the loops.
 template <class W>
-GSHMEM_OUTLINE W take_element(const TeamCall& call, const W* source, int i) {
+GSHMEM_OUTLINE W load_member_element(const TeamCall& call, const W* source, int i) {
   return g(*call.state, source, team_pe(*call.team, i));
 }
 template <class W>
-GSHMEM_OUTLINE void give_element(const TeamCall& call, W* dest, W value, int i) {
+GSHMEM_OUTLINE void put_element(const TeamCall& call, W* dest, W value, int i) {
   p(*call.state, dest, value, team_pe(*call.team, i));
 }
 
@@ -41,14 +41,14 @@ GSHMEM_FN void scan_words(Coop coop, const TeamCall& call, Reducer reducer, std:
   for (; work.at < work.end; work.at += static_cast<std::size_t>(coop.size())) {
     GSHMEM_NO_UNROLL
     for (work.i = 0; work.i < call.team->n_pes; ++work.i) {
-      const W more = take_element(call, source(work.at), work.i);
+      const W more = load_member_element(call, source(work.at), work.i);
       keep_in_memory(work);
       const W before = work.sum;
       work.sum = work.i == 0 ? more : reducer(before, more);
       if constexpr (kResult == Result::kExclusive)
-        give_element(call, dest(work.at), work.i == 0 ? W{} : before, work.i);
+        put_element(call, dest(work.at), work.i == 0 ? W{} : before, work.i);
       if constexpr (kResult == Result::kInclusive)
-        give_element(call, dest(work.at), work.sum, work.i);
+        put_element(call, dest(work.at), work.sum, work.i);
       keep_in_memory(work);
     }
   }
@@ -87,7 +87,7 @@ GSHMEM_FN void copy_words(W* to, const W* from, std::size_t n) {
 }
 /// Fetches the words of member `i` into the slot.
 template <class W>
-GSHMEM_OUTLINE void take_words(const RemoteWords<W>& words) {
+GSHMEM_OUTLINE void load_remote_words(const RemoteWords<W>& words) {
   const State& state = *words.call->state;
   const W* const source = static_cast<const W*>(words.call->source) + words.at;
   const int pe = words.pe();
@@ -97,7 +97,7 @@ GSHMEM_OUTLINE void take_words(const RemoteWords<W>& words) {
 }
 /// Puts the combined words to member `i`.
 template <class W>
-GSHMEM_OUTLINE void give_words(const RemoteWords<W>& words) {
+GSHMEM_OUTLINE void put_remote_words(const RemoteWords<W>& words) {
   const State& state = *words.call->state;
   W* const dest = static_cast<W*>(words.call->dest) + words.at;
   const int pe = words.pe();
@@ -122,7 +122,7 @@ template <Result kResult, class W, class Reducer>
 GSHMEM_OUTLINE void combine_turn(RemoteWords<W>& words, Reducer reducer) {
   GSHMEM_NO_UNROLL
   for (; words.is_member(); ++words.i) {
-    take_words(words);
+    load_remote_words(words);
     keep_in_memory(words);
     combine_words(words, reducer);
     keep_in_memory(words);
@@ -131,7 +131,7 @@ GSHMEM_OUTLINE void combine_turn(RemoteWords<W>& words, Reducer reducer) {
   if constexpr (kResult == Result::kForAll) {
     GSHMEM_NO_UNROLL
     for (words.i = 0; words.is_member(); ++words.i) {
-      give_words(words);
+      put_remote_words(words);
       keep_in_memory(words);
     }
   }

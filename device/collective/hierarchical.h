@@ -93,9 +93,9 @@ struct FcollectLevels {
 };
 /// Puts the data of domain `work.h` to this member's row.
 template <class Coop>
-GSHMEM_FN void give_part(Coop coop, FcollectLevels& work) {
+GSHMEM_FN void put_part(Coop coop, FcollectLevels& work) {
   set_in_place(work.call, work.part_of(work.h), work.call.bytes, work.levels.inside);
-  give_to_members(coop, work.call);
+  put_to_members(coop, work.call);
 }
 GSHMEM_OUTLINE bool next_domain(FcollectLevels& work) {
   work.h += work.h + 1 == work.levels.across.my_pe ? 2 : 1;
@@ -113,14 +113,14 @@ template <class Coop>
 GSHMEM_OUTLINE int fcollect_in_levels(Coop coop, const TeamCall& call) {
   FcollectLevels work;
   find_fcollect_levels(work, call);
-  give_to_members(coop, work.call);
-  give_part(coop, work);
+  put_to_members(coop, work.call);
+  put_part(coop, work);
   const int status = end_collective(coop, work.call);
   if (status != 0) return status;
   work.h = -1;
   keep_in_memory(work);
   GSHMEM_NO_UNROLL
-  while (next_domain(work)) give_part(coop, work);
+  while (next_domain(work)) put_part(coop, work);
   return end_collective(coop, work.call);
 }
 
@@ -153,11 +153,11 @@ GSHMEM_OUTLINE void find_broadcast_levels(BroadcastLevels& work, const TeamCall&
 }
 /// For the root: puts piece `work.l` to that member of its row.
 template <class Coop>
-GSHMEM_OUTLINE void give_piece(Coop coop, BroadcastLevels& work) {
+GSHMEM_OUTLINE void put_piece(Coop coop, BroadcastLevels& work) {
   const std::size_t first = work.cut.at(work.l);
   set_in_place(work.call, work.dest + first, work.cut.at(work.l + 1) - first, work.one);
   work.call.source = part(work.source, 1, first);
-  give_to_members(coop, work.call);
+  put_to_members(coop, work.call);
   work.one.start += work.one.stride;
   ++work.l;
   keep_in_memory(work);
@@ -167,17 +167,17 @@ GSHMEM_OUTLINE int broadcast_in_levels(Coop coop, const TeamCall& call, int root
   BroadcastLevels work;
   find_broadcast_levels(work, call, root);
   GSHMEM_NO_UNROLL
-  while (work.l < work.levels.inside.n_pes) give_piece(coop, work);
+  while (work.l < work.levels.inside.n_pes) put_piece(coop, work);
   int status = sync_call_members(coop, work.call);
   if (status != 0) return status;
   if (work.is_near_root) {
     set_my_piece(work, work.levels.across);
-    give_to_members(coop, work.call);
+    put_to_members(coop, work.call);
   }
   status = end_collective(coop, work.call);
   if (status != 0) return status;
   set_my_piece(work, work.levels.inside);
-  give_to_members(coop, work.call);
+  put_to_members(coop, work.call);
   return end_collective(coop, work.call);
 }
 
@@ -237,7 +237,7 @@ template <class Coop>
 GSHMEM_OUTLINE void take_sub_pieces(Coop coop, const ReduceLevels& work) {
   for_members(work.levels.across, [&](int h, int pe) {
     if (h == work.levels.across.my_pe) return;
-    get_nbi(giver(coop), *work.piece.state, work.landed(h), work.sub_piece.dest,
+    get_nbi(lean_group(coop), *work.piece.state, work.landed(h), work.sub_piece.dest,
             work.sub_piece.bytes, pe);
   });
   quiet(coop, *work.piece.state);
@@ -289,11 +289,11 @@ GSHMEM_OUTLINE int reduce_across(Coop coop, ReduceLevels& work, Reducer reducer)
   if (status != 0) return status;
   take_sub_pieces(coop, work);
   combine_sub_pieces<W>(coop, work, reducer);
-  give_to_members(coop, work.sub_piece);
+  put_to_members(coop, work.sub_piece);
   status = end_collective(coop, work.piece);
   if (status != 0) return status;
   work.piece.source = work.piece.dest;
-  give_to_members(coop, work.piece);
+  put_to_members(coop, work.piece);
   return end_collective(coop, work.piece);
 }
 

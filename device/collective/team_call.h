@@ -81,25 +81,25 @@ GSHMEM_FN TeamCall at_own_part(TeamCall call) {
 }
 
 /// Copies by one thread or warp have few words in flight, to save registers of the caller.
-GSHMEM_FN LeanThread giver(Thread) { return {}; }
-GSHMEM_FN LeanWarp giver(Warp) { return {}; }
+GSHMEM_FN LeanThread lean_group(Thread) { return {}; }
+GSHMEM_FN LeanWarp lean_group(Warp) { return {}; }
 template <class Coop>
-GSHMEM_FN Coop giver(Coop coop) {
+GSHMEM_FN Coop lean_group(Coop coop) {
   return coop;
 }
 
 /// A put, which is skipped if it has no bytes or its target is its source.
 template <class Coop>
-GSHMEM_FN void give(Coop coop, const TeamCall& call, void* dest, const void* source,
-                    std::size_t bytes, int pe) {
+GSHMEM_FN void put_to(Coop coop, const TeamCall& call, void* dest, const void* source,
+                      std::size_t bytes, int pe) {
   if (bytes == 0 || (dest == source && pe == call.state->my_pe)) return;
-  put_nbi(giver(coop), *call.state, dest, source, bytes, pe);
+  put_nbi(lean_group(coop), *call.state, dest, source, bytes, pe);
 }
 /// Puts `source` to `dest` of all members.
 template <class Coop>
-GSHMEM_OUTLINE void give_to_members(Coop coop, const TeamCall& call) {
+GSHMEM_OUTLINE void put_to_members(Coop coop, const TeamCall& call) {
   for_members(*call.team,
-              [&](int, int pe) { give(coop, call, call.dest, call.source, call.bytes, pe); });
+              [&](int, int pe) { put_to(coop, call, call.dest, call.source, call.bytes, pe); });
 }
 
 }  // namespace gshmem::device

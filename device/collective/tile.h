@@ -176,7 +176,7 @@ struct TileCall {
 
 /// Puts the tile to all members.
 template <class Coop>
-GSHMEM_OUTLINE int give_tile(Coop coop, const TileCall& call) {
+GSHMEM_OUTLINE int put_tile_to_members(Coop coop, const TileCall& call) {
   for_members(*call.team, [&](int, int pe) {
     if (pe == call.state->my_pe && call.tile.dst.first == call.tile.src.first) return;
     (void)move_tile<true>(coop, TileMove{call.state, call.tile, pe});

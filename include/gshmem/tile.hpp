@@ -43,13 +43,13 @@ namespace gshmemx {
 /// part of `dst` of its own: side by side along the dimension with stride 1, as many as fit, and
 /// then after them. Both use NVLS_ONE_SHOT_PUSH_NBI, without a wait: the program must ensure that
 /// `dst` may be written. The tiles are visible to all members after tile_collective_wait.
-#define GSHMEM_TILE_GIVE(STEM, SCOPE, GROUP, GATHER)                                       \
-  GSHMEM_TILE_TEMPLATE(tile_coll_algo_t)                                                   \
-  GSHMEM_FN int tile_##STEM##SCOPE(gshmem_team_t team, src_tensor_t src, dst_tensor_t dst, \
-                                   tuple_t start_coord, tuple_t boundary, uint64_t flag) { \
-    GSHMEM_TILE_CALLER(tile_##STEM##SCOPE);                                                \
-    return ::gshmem::api::give_tile<GATHER, algo>(call, ::gshmem::device::GROUP{}, team,   \
-                                                  GSHMEM_TILES);                           \
+#define GSHMEM_TILE_TO_MEMBERS(STEM, SCOPE, GROUP, GATHER)                                         \
+  GSHMEM_TILE_TEMPLATE(tile_coll_algo_t)                                                           \
+  GSHMEM_FN int tile_##STEM##SCOPE(gshmem_team_t team, src_tensor_t src, dst_tensor_t dst,         \
+                                   tuple_t start_coord, tuple_t boundary, uint64_t flag) {         \
+    GSHMEM_TILE_CALLER(tile_##STEM##SCOPE);                                                        \
+    return ::gshmem::api::put_tile_to_members<GATHER, algo>(call, ::gshmem::device::GROUP{}, team, \
+                                                            GSHMEM_TILES);                         \
   }
 /// sum, max, min: Combine the elements of all members in their order, after a sync of the team.
 /// Halves and cutlass's types are rounded after each step. `src` is symmetric.
@@ -83,8 +83,8 @@ namespace gshmemx {
 #define GSHMEM_TILE_CALLS(SCOPE, GROUP)                                                 \
   GSHMEM_TILE_MOVE(put, SCOPE, GROUP, true)                                             \
   GSHMEM_TILE_MOVE(get, SCOPE, GROUP, false)                                            \
-  GSHMEM_TILE_GIVE(broadcast, SCOPE, GROUP, false)                                      \
-  GSHMEM_TILE_GIVE(allgather, SCOPE, GROUP, true)                                       \
+  GSHMEM_TILE_TO_MEMBERS(broadcast, SCOPE, GROUP, false)                                \
+  GSHMEM_TILE_TO_MEMBERS(allgather, SCOPE, GROUP, true)                                 \
   GSHMEM_TILE_REDUCES(sum, kSum, SCOPE, GROUP)                                          \
   GSHMEM_TILE_REDUCES(max, kMax, SCOPE, GROUP)                                          \
   GSHMEM_TILE_REDUCES(min, kMin, SCOPE, GROUP)                                          \
@@ -103,7 +103,7 @@ GSHMEM_TILE_CALLS(_block, Block)
 #undef GSHMEM_TILE_NO_ROOT
 #undef GSHMEM_TILE_ROOT
 #undef GSHMEM_TILE_REDUCE
-#undef GSHMEM_TILE_GIVE
+#undef GSHMEM_TILE_TO_MEMBERS
 #undef GSHMEM_TILE_MOVE
 #undef GSHMEM_TILE_TEMPLATE
 #undef GSHMEM_TILES

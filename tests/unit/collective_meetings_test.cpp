@@ -187,7 +187,7 @@ const Collective kGatherTiles{"allgather of tiles",
                               [](const Call& c) {
                                 device::TileCall call = tile_call(c, Part::kAll, true, false);
                                 call.tile.dst.first += static_cast<std::size_t>(c.me) * c.bytes;
-                                (void)device::give_tile(c.group, call);
+                                (void)device::put_tile_to_members(c.group, call);
                                 return device::end_tiles(c.group, call);
                               },
                               gathered, false, true};

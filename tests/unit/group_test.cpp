@@ -233,10 +233,12 @@ TEST_CASE("collectives_of_tiles_synchronize_at_both_ends") {
   using gshmemx::NVLS_ONE_SHOT_PULL_NBI, gshmemx::NVLS_ONE_SHOT_PUSH_NBI,
       gshmemx::NVLS_TWO_SHOT_PUSH_NBI;
   test_tiles_meet([](Member group, QueueRig& rig, const api::TileArguments& both) {
-    CHECK(api::give_tile<false, NVLS_ONE_SHOT_PUSH_NBI>(caller(rig), group, kTeam, both) == 0);
+    CHECK(api::put_tile_to_members<false, NVLS_ONE_SHOT_PUSH_NBI>(caller(rig), group, kTeam,
+                                                                  both) == 0);
   });
   test_tiles_meet([](Member group, QueueRig& rig, const api::TileArguments& both) {
-    CHECK(api::give_tile<true, NVLS_ONE_SHOT_PUSH_NBI>(caller(rig), group, kTeam, both) == 0);
+    CHECK(api::put_tile_to_members<true, NVLS_ONE_SHOT_PUSH_NBI>(caller(rig), group, kTeam, both) ==
+          0);
   });
   test_tiles_meet([](Member group, QueueRig& rig, const api::TileArguments& both) {
     CHECK(api::reduce_tile<false, ReduceOp::kSum, float, NVLS_ONE_SHOT_PULL_NBI>(
