@@ -475,10 +475,10 @@ GSHMEM_FN int team_sync(const Caller& call, Coop coop, int team) {
 GSHMEM_FN int my_pe(const Caller& call) { return call.state.my_pe; }
 GSHMEM_FN int n_pes(const Caller& call) { return call.state.n_pes; }
 GSHMEM_FN int team_my_pe(const Caller& call, int team) {
-  return team_place(call.state, call.name, team).my_pe;
+  return team_position(call.state, call.name, team).my_pe;
 }
 GSHMEM_FN int team_n_pes(const Caller& call, int team) {
-  return team_place(call.state, call.name, team).n_pes;
+  return team_position(call.state, call.name, team).n_pes;
 }
 GSHMEM_FN int team_translate_pe(const Caller& call, int src_team, int src_pe, int dest_team) {
   return team_translate(call.state, call.name, src_team, src_pe, dest_team);

@@ -204,7 +204,7 @@ GSHMEM_FN int move_tile(const Caller& call, Coop coop, const TileArguments& tile
 
 /// Returns the offset of this member's tile in a destination that holds those of all: side by side
 /// along the dimension in which both are dense, as many as fit, and then after them.
-GSHMEM_FN std::ptrdiff_t place_of_member(const TileArguments& tiles, int member) {
+GSHMEM_FN std::ptrdiff_t offset_of_member(const TileArguments& tiles, int member) {
   const bool second = tiles.src.stride.of[1] == 1 && tiles.dst.stride.of[1] == 1 &&
                       (tiles.src.stride.of[0] != 1 || tiles.dst.stride.of[0] != 1);
   const int along = second ? 1 : 0;
@@ -225,7 +225,7 @@ GSHMEM_FN int put_tile_to_members(const Caller& call, Coop coop, int handle, Til
   if (status != 0 || tiles.is_empty()) return status;
   if (kGather) {
     tiles.dst.data +=
-        place_of_member(tiles, team->my_pe) * static_cast<std::ptrdiff_t>(tiles.dst.size);
+        offset_of_member(tiles, team->my_pe) * static_cast<std::ptrdiff_t>(tiles.dst.size);
   }
   if (!check_arguments(call.state, call.name, symmetric_tile(tiles.dst, tiles.cut)))
     return GSHMEMX_ERROR_INVALID_VALUE;

@@ -131,7 +131,7 @@ class Burst {
     if (pending_ == 0) return;
     // The last thread's entry is the last WQE, which requests the completion of all.
     if (coop_.thread_rank() == coop_.size() - 1) {
-      store_entry_flags(place_.entries + ((next() - 1) & mask_) * 4, abi::kCqUpdate);
+      store_entry_flags(layout_.entries + ((next() - 1) & mask_) * 4, abi::kCqUpdate);
     }
     publish(1);
   }
@@ -194,8 +194,8 @@ class Burst {
     heap_bytes_ = state.heap_bytes;
     most_ = state.nic.max_message;
     const Queue queue(view_);
-    place_ = queue.place();
-    bells_ = queue.bells(place_.number);
+    layout_ = queue.layout();
+    bells_ = queue.bells(layout_.number);
     local_key_ = queue.local_key();
     mask_ = abi::QueueTraits::depth(traits_) - 1;
     published_ = load_own(&cursor_->reserved);
@@ -242,15 +242,15 @@ class Burst {
   }
 
   GSHMEM_FN EntryStore store_at(std::uint32_t index, std::uint32_t flags) const {
-    return {place_.entries, mask_, index, place_.number, 0, flags};
+    return {layout_.entries, mask_, index, layout_.number, 0, flags};
   }
   /// Posts an entry of every thread, for which there is room.
   template <class Entry>
   GSHMEM_FN void post(bool is_message, const Entry& entry) {
     EntryStore store = store_at(next() + static_cast<std::uint32_t>(coop_.thread_rank()), 0);
-    entry.fill(store, HeldKeys{local_key_, place_.remote_key});
+    entry.fill(store, HeldKeys{local_key_, layout_.remote_key});
     if (count() != 1 && !is_message) {
-      IdleEntry{}.fill(store, HeldKeys{local_key_, place_.remote_key});
+      IdleEntry{}.fill(store, HeldKeys{local_key_, layout_.remote_key});
     }
     pending_ += count();
   }
@@ -283,7 +283,7 @@ class Burst {
       use_registered_key(entries, *state_, Queue(view_), KeyUse::kAtomic);
     if (coop_.thread_rank() == 0) {
       EntryStore store = store_at(next(), abi::kCqUpdate);
-      entries.fill(store, HeldKeys{local_key_, place_.remote_key});
+      entries.fill(store, HeldKeys{local_key_, layout_.remote_key});
     }
     pending_ += entries.entries();
     publish(entries.entries());
@@ -294,7 +294,7 @@ class Burst {
     if (has_known_room(entries)) return true;
     ring();
     room_ = burst_room(state_, view_, published_);
-    if (place_.number == 0) place_.number = bells_.number = Queue(view_).number();
+    if (layout_.number == 0) layout_.number = bells_.number = Queue(view_).number();
     if (coop_.any(room_ == 0)) room_ = 0;
     return room_ != 0;
   }
@@ -328,7 +328,7 @@ class Burst {
   const QueueView* view_ = nullptr;  ///< null: it has no queue of its own
   QueueCursor* cursor_ = nullptr;
   std::uint64_t heap_bytes_ = 0;
-  QueueEntries place_{};
+  QueueEntries layout_{};
   QueueBells bells_{};
   Be32 local_key_{};
   std::uint32_t most_ = 0;  ///< limit on the bytes of an entry

@@ -40,7 +40,7 @@ struct GridCall {
   std::int32_t pes[abi::kPacketPes];
 };
 /// The number of the calling block, and the number of blocks.
-struct GridPlace {
+struct GridPosition {
   std::uint32_t block, blocks;
 };
 
@@ -108,14 +108,14 @@ GSHMEM_FN bool sync_blocks(Coop coop, const State& state, const GridCall& call, 
 /// a release if the block has stored to other members. Returns 0, or the code of the PE's first
 /// fault.
 template <class Coop, class Work>
-GSHMEM_FN int between_syncs(Coop coop, const State& state, const GridCall& call, GridPlace place,
-                            Sync last, const Work& work) {
-  std::uint32_t* const epoch = call.slot->epoch + place.block;
+GSHMEM_FN int between_syncs(Coop coop, const State& state, const GridCall& call,
+                            GridPosition position, Sync last, const Work& work) {
+  std::uint32_t* const epoch = call.slot->epoch + position.block;
   const std::uint32_t number = load_relaxed(epoch);
-  if (!sync_blocks(coop, state, call, place.block, number + 1, Sync::kRelaxed))
+  if (!sync_blocks(coop, state, call, position.block, number + 1, Sync::kRelaxed))
     return fault_code(state);
   work();
-  if (!sync_blocks(coop, state, call, place.block, number + 2, last)) return fault_code(state);
+  if (!sync_blocks(coop, state, call, position.block, number + 2, last)) return fault_code(state);
   if (coop.thread_rank() == 0) store_relaxed(epoch, number + 2);
   return GSHMEMX_SUCCESS;
 }
@@ -127,10 +127,11 @@ struct GridWords {
 /// Returns the words of the calling thread, if all threads of all blocks divide words [first, end)
 /// between them.
 template <class Coop>
-GSHMEM_FN GridWords shared_words(Coop coop, GridPlace place, std::size_t first, std::size_t end) {
+GSHMEM_FN GridWords shared_words(Coop coop, GridPosition position, std::size_t first,
+                                 std::size_t end) {
   const auto width = static_cast<std::size_t>(coop.size());
-  return {first + place.block * width + static_cast<std::size_t>(coop.thread_rank()), end,
-          place.blocks * width};
+  return {first + position.block * width + static_cast<std::size_t>(coop.thread_rank()), end,
+          position.blocks * width};
 }
 /// Chunk `i` of `pieces` of `count` words: the first chunks have one more word if there is a
 /// remainder.
@@ -259,8 +260,8 @@ GSHMEM_FN bool is_wide(const void* dest, const void* source) {
 /// A reduction by elements of T, or with `is_scattered` a reduction of the parts of all sources
 /// that have this member's number. Combines words of 16 bytes first, then the rest.
 template <class T, class Coop, class Reducer>
-GSHMEM_FN int reduce_by_grid(Coop coop, const State& state, const GridCall& call, GridPlace place,
-                             bool is_scattered, Reducer reducer) {
+GSHMEM_FN int reduce_by_grid(Coop coop, const State& state, const GridCall& call,
+                             GridPosition position, bool is_scattered, Reducer reducer) {
   using W = Word<T>;
   const bool is_for_all = !is_scattered && call.in_one_shot == 0;
   const auto work = [&] {
@@ -273,16 +274,16 @@ GSHMEM_FN int reduce_by_grid(Coop coop, const State& state, const GridCall& call
     const std::size_t wide = is_wide(call.dest, source) ? call.bytes / sizeof(Word16) : 0;
     const GridPiece words = piece(wide);
     combine_wide<T>(call, static_cast<Word16*>(call.dest), static_cast<const Word16*>(source),
-                    shared_words(coop, place, words.first, words.end), targets, reducer);
+                    shared_words(coop, position, words.first, words.end), targets, reducer);
     if constexpr (sizeof(W) < sizeof(Word16)) {
       const std::size_t first = wide * (sizeof(Word16) / sizeof(W));
       const GridPiece rest = piece(call.bytes / sizeof(W) - first);
       combine_grid_words<0, 2>(call, static_cast<W*>(call.dest), static_cast<const W*>(source),
-                               shared_words(coop, place, first + rest.first, first + rest.end),
+                               shared_words(coop, position, first + rest.first, first + rest.end),
                                targets, reducer);
     }
   };
-  return between_syncs(coop, state, call, place, is_for_all ? Sync::kRelease : Sync::kRelaxed,
+  return between_syncs(coop, state, call, position, is_for_all ? Sync::kRelease : Sync::kRelaxed,
                        work);
 }
 
@@ -308,16 +309,16 @@ inline constexpr std::uint32_t kGridLanes = 1;
 /// Copies parts of `count` words: every warp has words of one part, so that all parts are in flight
 /// at once. `copy(i, words)` copies those of part i.
 template <class Coop, class Copy>
-GSHMEM_FN void in_parts(Coop coop, GridPlace place, int parts, std::size_t count,
+GSHMEM_FN void in_parts(Coop coop, GridPosition position, int parts, std::size_t count,
                         const Copy& copy) {
   const auto width = static_cast<std::uint32_t>(coop.size());
   const auto rank = static_cast<std::uint32_t>(coop.thread_rank());
   const auto n = static_cast<std::uint32_t>(parts);
-  const std::uint32_t warps = place.blocks * (width / kGridLanes);
+  const std::uint32_t warps = position.blocks * (width / kGridLanes);
   const std::uint32_t each = warps < n ? 1 : warps / n;
   GSHMEM_NO_UNROLL
-  for (std::uint32_t warp = place.block * (width / kGridLanes) + rank / kGridLanes; warp < each * n;
-       warp += warps) {
+  for (std::uint32_t warp = position.block * (width / kGridLanes) + rank / kGridLanes;
+       warp < each * n; warp += warps) {
     copy(static_cast<int>(warp % n),
          GridWords{std::size_t{warp / n} * kGridLanes + rank % kGridLanes, count,
                    std::size_t{each} * kGridLanes});
@@ -325,14 +326,14 @@ GSHMEM_FN void in_parts(Coop coop, GridPlace place, int parts, std::size_t count
 }
 
 template <class W, class Coop>
-GSHMEM_FN void move_by_words(Coop coop, CallKind kind, const GridCall& call, GridPlace place,
+GSHMEM_FN void move_by_words(Coop coop, CallKind kind, const GridCall& call, GridPosition position,
                              std::size_t first, std::size_t end) {
   W* const dest = static_cast<W*>(call.dest);
   const W* const source = static_cast<const W*>(call.source);
   const std::size_t count = call.bytes / sizeof(W);
   if (kind == CallKind::kAlltoall &&
-      count >= std::size_t{place.blocks} * static_cast<std::size_t>(coop.size()) * kGridCopies) {
-    in_rounds<kGridCopies>(shared_words(coop, place, 0, count), [&](auto round) {
+      count >= std::size_t{position.blocks} * static_cast<std::size_t>(coop.size()) * kGridCopies) {
+    in_rounds<kGridCopies>(shared_words(coop, position, 0, count), [&](auto round) {
       GSHMEM_NO_UNROLL
       for (int k = 1; k <= call.n_pes; ++k) {
         const int i = call.my_pe + k < call.n_pes ? call.my_pe + k : call.my_pe + k - call.n_pes;
@@ -343,7 +344,7 @@ GSHMEM_FN void move_by_words(Coop coop, CallKind kind, const GridCall& call, Gri
       }
     });
   } else if (kind == CallKind::kAlltoall) {
-    in_parts(coop, place, call.n_pes, count, [&](int k, GridWords words) {
+    in_parts(coop, position, call.n_pes, count, [&](int k, GridWords words) {
       const int i = call.my_pe + k < call.n_pes ? call.my_pe + k : call.my_pe + k - call.n_pes;
       W* const to = at_member(call, dest + static_cast<std::size_t>(call.my_pe) * count, i);
       copy_grid_words<kGridCopies>(source + static_cast<std::size_t>(i) * count, words,
@@ -352,22 +353,22 @@ GSHMEM_FN void move_by_words(Coop coop, CallKind kind, const GridCall& call, Gri
   } else if (kind == CallKind::kFcollect) {
     W* const to = dest + static_cast<std::size_t>(call.my_pe) * count;
     copy_grid_words<kGridCopies>(
-        source, shared_words(coop, place, 0, count),
+        source, shared_words(coop, position, 0, count),
         [&](std::size_t at, W word) { store_to_members(call, to + at, word, call.n_pes); });
   } else if (call.in_one_shot != 0) {
     if (call.my_pe != call.root) return;
     copy_grid_words<kGridCopies>(
-        source, shared_words(coop, place, first, end),
+        source, shared_words(coop, position, first, end),
         [&](std::size_t at, W word) { store_to_members(call, dest + at, word, call.n_pes); });
   } else if (call.my_pe == call.root) {
     if (dest == source) return;
-    copy_grid_words<kGridCopies>(source, shared_words(coop, place, first, end),
+    copy_grid_words<kGridCopies>(source, shared_words(coop, position, first, end),
                                  [&](std::size_t at, W word) { store_bulk(dest + at, word); });
   } else {
     const GridPiece mine(end - first, call.my_pe < call.root ? call.my_pe : call.my_pe - 1,
                          call.n_pes - 1);
     copy_grid_words<kGridCopies>(at_member(call, source, call.root),
-                                 shared_words(coop, place, first + mine.first, first + mine.end),
+                                 shared_words(coop, position, first + mine.first, first + mine.end),
                                  [&](std::size_t at, W word) {
                                    GSHMEM_NO_UNROLL
                                    for (int k = 1; k <= call.n_pes; ++k) {
@@ -384,21 +385,22 @@ GSHMEM_FN void move_by_words(Coop coop, CallKind kind, const GridCall& call, Gri
 /// Alltoall, fcollect and broadcast, with the widest words that all parts allow.
 template <class Coop>
 GSHMEM_FN int move_by_grid(Coop coop, const State& state, CallKind kind, const GridCall& call,
-                           GridPlace place) {
-  return between_syncs(coop, state, call, place, Sync::kRelease, [&] {
+                           GridPosition position) {
+  return between_syncs(coop, state, call, position, Sync::kRelease, [&] {
     const bool is_single = kind == CallKind::kBroadcast;
-    const std::uintptr_t places = reinterpret_cast<std::uintptr_t>(call.dest) |
-                                  reinterpret_cast<std::uintptr_t>(call.source) |
-                                  (is_single ? 0 : call.bytes);
-    if (places % sizeof(Word16) == 0) {
+    const std::uintptr_t addresses = reinterpret_cast<std::uintptr_t>(call.dest) |
+                                     reinterpret_cast<std::uintptr_t>(call.source) |
+                                     (is_single ? 0 : call.bytes);
+    if (addresses % sizeof(Word16) == 0) {
       const std::size_t words = call.bytes / sizeof(Word16), first = words * sizeof(Word16);
-      move_by_words<Word16>(coop, kind, call, place, 0, words);
+      move_by_words<Word16>(coop, kind, call, position, 0, words);
       if (is_single && first != call.bytes)
-        move_by_words<std::uint8_t>(coop, kind, call, place, first, call.bytes);
-    } else if (places % sizeof(std::uint32_t) == 0 && call.bytes % sizeof(std::uint32_t) == 0) {
-      move_by_words<std::uint32_t>(coop, kind, call, place, 0, call.bytes / sizeof(std::uint32_t));
+        move_by_words<std::uint8_t>(coop, kind, call, position, first, call.bytes);
+    } else if (addresses % sizeof(std::uint32_t) == 0 && call.bytes % sizeof(std::uint32_t) == 0) {
+      move_by_words<std::uint32_t>(coop, kind, call, position, 0,
+                                   call.bytes / sizeof(std::uint32_t));
     } else {
-      move_by_words<std::uint8_t>(coop, kind, call, place, 0, call.bytes);
+      move_by_words<std::uint8_t>(coop, kind, call, position, 0, call.bytes);
     }
   });
 }

@@ -92,7 +92,7 @@ GSHMEM_FN void store_piece(char* to, std::uint64_t piece, std::size_t left) {
 }
 
 /// A packet and its member.
-struct PacketPlace {
+struct PacketIndex {
   std::uint32_t member, packet;
 };
 /// The packets of a thread, in turns, computed without a division: the numbers of a member's
@@ -109,7 +109,7 @@ class PacketWalk {
         lane_(static_cast<std::uint32_t>(coop.thread_rank()) - first_) {}
   /// Has the warp a turn left?
   GSHMEM_FN bool more() const { return first_ <= (last_.member << bits_) + last_.packet; }
-  GSHMEM_FN PacketPlace next() {
+  GSHMEM_FN PacketIndex next() {
     const std::uint32_t at = first_ + lane_;
     const std::uint32_t member = at >> bits_, packet = at - (member << bits_);
     first_ += width_;
@@ -118,7 +118,7 @@ class PacketWalk {
   }
   /// Returns `kCount` packets at once, and how many of them are in turns of the warp.
   template <int kCount>
-  GSHMEM_FN int next(PacketPlace (&at)[kCount]) {
+  GSHMEM_FN int next(PacketIndex (&at)[kCount]) {
     int count = 0;
     for (int k = 0; k < kCount; ++k) {
       if (more()) ++count;
@@ -128,7 +128,7 @@ class PacketWalk {
   }
 
  private:
-  PacketPlace last_;
+  PacketIndex last_;
   std::uint32_t bits_, width_, first_, lane_;
 };
 
@@ -144,10 +144,10 @@ enum class Give { kWhole, kParts };
 template <Give kGive, bool kAligned, class Coop, class Set>
 GSHMEM_FN void send_pieces(Coop coop, const TeamCall& call, Set packets) {
   const abi::Team& team = *call.team;
-  Word16* const place = packets.of(static_cast<std::uint32_t>(team.my_pe));
+  Word16* const slots = packets.of(static_cast<std::uint32_t>(team.my_pe));
   PacketWalk walk(coop, packets.each, team.n_pes);
   constexpr int kCount = kAligned ? kAtOnce<Coop> : 1;
-  PacketPlace at[kCount];
+  PacketIndex at[kCount];
   GSHMEM_NO_UNROLL
   while (walk.more()) {
     const int count = walk.next(at);
@@ -168,7 +168,7 @@ GSHMEM_FN void send_pieces(Coop coop, const TeamCall& call, Set packets) {
     for (int k = 0; k < kCount; ++k) {
       if (k >= count) break;
       const int pe = team_pe(team, static_cast<int>(at[k].member));
-      store_flag(peer_address(*call.state, place + at[k].packet, pe),
+      store_flag(peer_address(*call.state, slots + at[k].packet, pe),
                  packet_of(packets.flag, piece[k]));
     }
   }
@@ -185,12 +185,12 @@ GSHMEM_OUTLINE void send_packets(Coop coop, const TeamCall& call, Set packets) {
 template <class Coop, class Set>
 GSHMEM_FN void send_presence(Coop coop, const TeamCall& call, Set packets) {
   const abi::Team& team = *call.team;
-  Word16* const place = packets.of(static_cast<std::uint32_t>(team.my_pe));
+  Word16* const slots = packets.of(static_cast<std::uint32_t>(team.my_pe));
   PacketWalk walk(coop, 1, team.n_pes);
   GSHMEM_NO_UNROLL
   while (walk.more()) {
     const int pe = team_pe(team, static_cast<int>(walk.next().member));
-    store_flag(peer_address(*call.state, place, pe), packet_of(packets.flag, 0));
+    store_flag(peer_address(*call.state, slots, pe), packet_of(packets.flag, 0));
   }
 }
 
@@ -222,7 +222,7 @@ struct MovePackets {
   GSHMEM_FN bool operator()(Coop coop, const TeamCall& call, Set packets) const {
     constexpr int kCount = kAtOnce<Coop>;
     PacketWalk walk(coop, packets.each, call.team->n_pes);
-    PacketPlace at[kCount];
+    PacketIndex at[kCount];
     GSHMEM_NO_UNROLL
     while (walk.more()) {
       const int count = walk.next(at);
@@ -252,7 +252,7 @@ struct BroadcastPackets {
     constexpr int kCount = kAtOnce<Coop>;
     // The packets are numbered as if one member had sent them all.
     PacketWalk walk(coop, packets.each + static_cast<std::uint32_t>(call.team->n_pes) - 1, 1);
-    PacketPlace at[kCount];
+    PacketIndex at[kCount];
     GSHMEM_NO_UNROLL
     while (walk.more()) {
       const int count = walk.next(at);

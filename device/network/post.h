@@ -49,7 +49,7 @@ struct HeldKeys {
   GSHMEM_FN Be32 remote_key() const { return remote; }
 };
 /// The local key is loaded when it is needed: an entry with an inline payload has none.
-struct PlaceKeys {
+struct LayoutKeys {
   Queue queue;
   Be32 remote;
   GSHMEM_FN Be32 local_key() const { return queue.local_key(); }
@@ -245,25 +245,25 @@ GSHMEM_OUTLINE std::uint64_t post_at_once(const QueueView* view, QueueCursor* cu
   // An exclusive queue is never shared: the compiler can drop the test.
   if constexpr (!std::is_same_v<Group, Alone>) traits &= ~abi::QueueTraits::kExclusive;
   const Queue queue(view);
-  const QueueEntries place = queue.place();
+  const QueueEntries layout = queue.layout();
   const std::uint32_t count = entries.entries() * static_cast<std::uint32_t>(group.size());
   const std::uint32_t tail = last_entries(entries, group);
   Reservation taken;
   if (group.first()) {
     taken = reserve(cursor, traits, count);
-    if (place.number == 0) taken.first |= Reservation::kNoTurn;  // it appears not to be connected
+    if (layout.number == 0) taken.first |= Reservation::kNoTurn;  // it appears not to be connected
   }
   const std::uint64_t first = group.from_first(taken.first);
   if (!Reservation::is_at_once(first)) return first;
   Publication publication(traits, taken, count, tail);
   if constexpr (!std::is_same_v<Entries, OneEntry>) keep_in_memory(publication);  // saves registers
-  EntryStore store(place.entries, abi::QueueTraits::depth(traits) - 1,
-                   own_entry(entries, group, first), place.number, entries.last(),
+  EntryStore store(layout.entries, abi::QueueTraits::depth(traits) - 1,
+                   own_entry(entries, group, first), layout.number, entries.last(),
                    own_flags(group));
-  entries.fill(store, PlaceKeys{queue, place.remote_key});
+  entries.fill(store, LayoutKeys{queue, layout.remote_key});
   group.sync();
   if (group.first()) {
-    const QueueBells bells = queue.bells(place.number);  // loaded while the fence is pending
+    const QueueBells bells = queue.bells(layout.number);  // loaded while the fence is pending
     queue_fence(traits);
     if (publication.rings) queue_ring(bells, traits, publication.end);
     if (is_exclusive(traits)) {

@@ -68,7 +68,7 @@ class Queue {
   GSHMEM_FN abi::Be32* send_record() const { return pointer(view_->send_record); }
   GSHMEM_FN const abi::Be32* completion() const { return pointer(view_->completion); }
   GSHMEM_FN char* entries() const { return pointer(view_->entries); }
-  /// Returns the newest number; place() may still find none in a queue that is connected. A number
+  /// Returns the newest number; layout() may still find none in a queue that is connected. A number
   /// never changes, so memory is read only if the cache has none.
   GSHMEM_FN std::uint32_t number() const {
     const std::uint32_t known = word(view_->number);
@@ -81,7 +81,7 @@ class Queue {
   GSHMEM_FN abi::Be32 local_key() const { return abi::Be32::from_raw(word(view_->local_key)); }
   GSHMEM_FN abi::Be32 remote_key() const { return abi::Be32::from_raw(word(view_->remote_key)); }
   GSHMEM_FN abi::Be32 atomic_key() const { return abi::Be32::from_raw(word(view_->atomic_key)); }
-  GSHMEM_FN QueueEntries place() const { return bits<QueueEntries>(unit(view_->entries)); }
+  GSHMEM_FN QueueEntries layout() const { return bits<QueueEntries>(unit(view_->entries)); }
   GSHMEM_FN QueueBells bells(std::uint32_t number) const {
     const Word16 at = unit(view_->doorbell);
     return {reinterpret_cast<std::uint64_t*>(std::uint64_t{at.y} << 32 | at.x),

@@ -101,7 +101,7 @@ struct Request {
     return bytes < most ? static_cast<std::uint32_t>(bytes) : most;
   }
   /// Returns the local address that the NIC accesses.
-  GSHMEM_FN const char* place() const {
+  GSHMEM_FN const char* nic_address() const {
     return way == Way::kFetch ? reinterpret_cast<const char*>(slot->data) : local;
   }
   /// Advances to the data after the last chunk.
@@ -127,10 +127,10 @@ GSHMEM_FN const char* name_of(Operation operation) {
 
 using Post = PostingOf<WqeImage>;
 
-GSHMEM_FN KeyedAddress remote_place(const Post& post, const void* symmetric) {
+GSHMEM_FN KeyedAddress remote_address(const Post& post, const void* symmetric) {
   return {post.offset(symmetric), post.queue.remote_key()};
 }
-GSHMEM_FN KeyedAddress local_place(const Post& post, const void* p) {
+GSHMEM_FN KeyedAddress local_address(const Post& post, const void* p) {
   return {post.offset(p), post.queue.local_key()};
 }
 
@@ -236,13 +236,13 @@ GSHMEM_OUTLINE void free_scratch(abi::ScratchSlot* slot) { store_release(&slot->
 GSHMEM_OUTLINE void make_inline(Request& request, Post& post) {
   request.piece = request.next_piece();
   std::uint32_t* payload =
-      image_inline(post.entries, remote_place(post, request.remote), request.piece);
+      image_inline(post.entries, remote_address(post, request.remote), request.piece);
   load_payload(payload, request.local, request.piece);
 }
 GSHMEM_OUTLINE void make_between_heaps(Request& request, Post& post) {
   request.piece = request.next_piece();
   image_transfer(post.entries, request.way == Way::kWrite ? Opcode::kRdmaWrite : Opcode::kRdmaRead,
-                 remote_place(post, request.remote), local_place(post, request.place()),
+                 remote_address(post, request.remote), local_address(post, request.nic_address()),
                  request.piece);
 }
 /// If data of READs may arrive after their completion, a DUMP of the last bytes that waits for the
@@ -250,7 +250,8 @@ GSHMEM_OUTLINE void make_between_heaps(Request& request, Post& post) {
 GSHMEM_OUTLINE void make_dump(const Request& request, Post& post) {
   if (!(post.state->nic.flags & abi::kNicReadNeedsDump)) return;
   const std::uint32_t bytes = request.piece < 4 ? request.piece : 4;
-  image_dump(post.entries, 4, local_place(post, request.place() + request.piece - bytes), bytes);
+  image_dump(post.entries, 4, local_address(post, request.nic_address() + request.piece - bytes),
+             bytes);
 }
 
 /// Builds the image of the atomic, after a transfer of one entry if there is one. (It has two
@@ -259,10 +260,10 @@ GSHMEM_OUTLINE void make_operands(const Request& request, Post& post) {
   post.entries.second = request.piece == 0 ? 0 : 4;
   image_amo_operands(post.entries, post.entries.second, request.amo);
 }
-GSHMEM_OUTLINE void make_places(Request& request, Post& post) {
-  image_amo_places(post.entries, post.entries.second, request.amo.width,
-                   {post.offset(request.target), post.queue.atomic_key()},
-                   {kSink, post.queue.local_key()});
+GSHMEM_OUTLINE void make_amo_addresses(Request& request, Post& post) {
+  image_amo_addresses(post.entries, post.entries.second, request.amo.width,
+                      {post.offset(request.target), post.queue.atomic_key()},
+                      {kSink, post.queue.local_key()});
   request.target = nullptr;
 }
 
@@ -284,23 +285,23 @@ GSHMEM_OUTLINE bool next_image(Request& request, Post& post) {
   const bool behind = request.way == Way::kWrite && request.piece == request.bytes;
   if (request.target && (behind || request.bytes == 0)) {
     make_operands(request, post);
-    make_places(request, post);
+    make_amo_addresses(request, post);
   }
   return true;
 }
 
 /// Which unit of the image contains the address, in the order of the calls below.
-enum class Place : std::uint32_t { kRemote, kLocal, kSecond };
+enum class KeyedPart : std::uint32_t { kRemote, kLocal, kSecond };
 /// Stores the key of an address in registered memory into the image.
-GSHMEM_OUTLINE void use_registered_key(const Request& request, Post& post, Place place) {
+GSHMEM_OUTLINE void use_registered_key(const Request& request, Post& post, KeyedPart part) {
   const bool carries = request.piece != 0;
   std::uint32_t at = 1;
   KeyUse use = carries ? KeyUse::kPayload : KeyUse::kAtomic;
-  if (place == Place::kLocal) {
+  if (part == KeyedPart::kLocal) {
     if (!carries || request.way == Way::kInline) return;
     at = 2;
     use = KeyUse::kLocal;
-  } else if (place == Place::kSecond) {  // an atomic, or a DUMP
+  } else if (part == KeyedPart::kSecond) {  // an atomic, or a DUMP
     if (post.entries.second == 0) return;
     at = 5;
     use = request.operation == Operation::kGet ? KeyUse::kLocal : KeyUse::kAtomic;
@@ -325,9 +326,9 @@ GSHMEM_OUTLINE void execute_long(Request& request) {
   GSHMEM_NO_UNROLL
   while (next_image(request, post)) {
     if (request.beyond) {
-      use_registered_key(request, post, Place::kRemote);
-      use_registered_key(request, post, Place::kLocal);
-      use_registered_key(request, post, Place::kSecond);
+      use_registered_key(request, post, KeyedPart::kRemote);
+      use_registered_key(request, post, KeyedPart::kLocal);
+      use_registered_key(request, post, KeyedPart::kSecond);
     }
     post_by_steps<Sharing::kWarp>(post);
     if (request.slot && post.good() && queue_await(post)) take_result(request);

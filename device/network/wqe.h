@@ -214,8 +214,8 @@ GSHMEM_FN void image_amo_operands(Image& image, std::uint32_t at, const Amo& amo
 /// Makes the units that follow image_amo_operands: the target of the atomic, and the address of its
 /// old value.
 template <class Image>
-GSHMEM_FN void image_amo_places(Image& image, std::uint32_t at, std::uint32_t width,
-                                KeyedAddress remote, KeyedAddress result) {
+GSHMEM_FN void image_amo_addresses(Image& image, std::uint32_t at, std::uint32_t width,
+                                   KeyedAddress remote, KeyedAddress result) {
   image.put(at + 1, remote_unit(remote.offset, remote.key));
   image.put(image.units - 1, data_unit(width, result.key, result.offset));
 }
@@ -227,7 +227,7 @@ GSHMEM_FN void image_amo(Image& image, std::uint32_t at, const Amo& amo, KeyedAd
                          KeyedAddress result) {
   image.second = at;
   image_amo_operands(image, at, amo);
-  image_amo_places(image, at, amo.width, remote, result);
+  image_amo_addresses(image, at, amo.width, remote, result);
 }
 
 /// Returns the old value, from what the NIC stored. Results of 4 bytes are big-endian, those of 8

@@ -21,7 +21,7 @@ namespace gshmem::device {
 struct Region {
   std::uint64_t open = 0;    ///< the handle of the open region; 0 = none
   std::uint64_t number = 0;  ///< number of the newest region
-  std::uint64_t place = 0;   ///< on a GPU: the block that the record belongs to
+  std::uint64_t block = 0;   ///< on a GPU: the block that the record belongs to
   std::uint64_t smem = 0;    ///< in CPU mode: the address of the given memory (device/pe/smem.h)
 };
 
@@ -39,10 +39,10 @@ GSHMEM_FN Region& own_region() {
   return region;
 }
 GSHMEM_FN std::uint64_t open_handle(const Region& region) {
-  return region.place == this_place() ? region.open : 0;
+  return region.block == this_block_id() ? region.open : 0;
 }
 GSHMEM_FN std::uint64_t next_number(Region& region) {
-  if (region.place != this_place()) region = {0, 0, this_place(), 0};
+  if (region.block != this_block_id()) region = {0, 0, this_block_id(), 0};
   return ++region.number;
 }
 GSHMEM_FN bool replace_open(Region& region, std::uint64_t before, std::uint64_t after) {

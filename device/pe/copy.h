@@ -264,11 +264,11 @@ GSHMEM_OUTLINE void copy_edges(Coop coop, const Unaligned& copy, std::uint32_t w
         reinterpret_cast<std::uintptr_t>(dst) | reinterpret_cast<std::uintptr_t>(src) | bytes | 8));
 #pragma unroll 1
     for (int at = coop.thread_rank() * unit; at < head + tail; at += coop.size() * unit) {
-      const std::size_t place = at < head ? at : whole.end + static_cast<std::size_t>(at - head);
-      if (unit == 8) copy_word<kRead, std::uint64_t>(dst + place, src + place);
-      if (unit == 4) copy_word<kRead, std::uint32_t>(dst + place, src + place);
-      if (unit == 2) copy_word<kRead, std::uint16_t>(dst + place, src + place);
-      if (unit == 1) copy_word<kRead, std::uint8_t>(dst + place, src + place);
+      const std::size_t offset = at < head ? at : whole.end + static_cast<std::size_t>(at - head);
+      if (unit == 8) copy_word<kRead, std::uint64_t>(dst + offset, src + offset);
+      if (unit == 4) copy_word<kRead, std::uint32_t>(dst + offset, src + offset);
+      if (unit == 2) copy_word<kRead, std::uint16_t>(dst + offset, src + offset);
+      if (unit == 1) copy_word<kRead, std::uint8_t>(dst + offset, src + offset);
     }
   }
 }

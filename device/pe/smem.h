@@ -33,7 +33,7 @@ inline constexpr bool kHasEngine = GSHMEM_SMEM != 0 && __CUDA_ARCH__ >= 900;
 /// contents when a kernel begins, also those of an earlier block: a record is valid if it has this
 /// number. Each process counts its own grids, and with MPS the SM keeps what a block of another
 /// process has left. So the number also contains the PE, and an address that differs between jobs.
-GSHMEM_FN std::uint64_t this_place() {
+GSHMEM_FN std::uint64_t this_block_id() {
   const State& state = *reinterpret_cast<const State*>(gshmemi_device_state);
   const std::uint64_t owner =
       reinterpret_cast<std::uintptr_t>(state.control) ^ static_cast<std::uint32_t>(state.my_pe);
@@ -55,8 +55,8 @@ GSHMEM_FN std::uint32_t smem_record() {
 }
 GSHMEM_FN GivenSmem given_smem() {
   const Word16 record = load_shared(smem_record());
-  const std::uint64_t place = record.x | std::uint64_t{record.y} << 32;
-  return place == this_place() ? GivenSmem{record.z, record.w} : GivenSmem{0, 0};
+  const std::uint64_t block = record.x | std::uint64_t{record.y} << 32;
+  return block == this_block_id() ? GivenSmem{record.z, record.w} : GivenSmem{0, 0};
 }
 /// Returns false if the block has given other memory.
 GSHMEM_FN bool keep_smem(void* smem, std::size_t bytes) {
@@ -64,7 +64,7 @@ GSHMEM_FN bool keep_smem(void* smem, std::size_t bytes) {
   if (const GivenSmem given = given_smem(); given.bytes != 0) return given.address == address;
   store_shared(address, 0);  // the lock
   store_shared(record + 8, address | std::uint64_t{static_cast<std::uint32_t>(bytes)} << 32);
-  store_shared(record, this_place());
+  store_shared(record, this_block_id());
   return true;
 }
 GSHMEM_FN void drop_smem() { store_shared(smem_record(), 0); }

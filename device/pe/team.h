@@ -11,7 +11,7 @@
 namespace gshmem::device {
 
 /// The number of the calling PE in a team, and the team's size.
-struct TeamPlace {
+struct TeamPosition {
   int my_pe, n_pes;
 };
 
@@ -69,7 +69,7 @@ GSHMEM_FN const abi::Team* ask_team(const State& state, const char* call, const 
 }
 
 /// Returns -1 and -1 for an invalid team, as the specification requires.
-GSHMEM_FN TeamPlace team_place(const State& state, const char* call, int team) {
+GSHMEM_FN TeamPosition team_position(const State& state, const char* call, int team) {
   if (team == GSHMEM_TEAM_WORLD) return {state.my_pe, state.n_pes};
   const abi::Team* entry = ask_team(state, call, "team", team);
   if (!entry) return {-1, -1};

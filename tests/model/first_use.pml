@@ -75,7 +75,7 @@ proctype Writer(bit me; byte queue) {
   :: queue = QUEUE(me, queue)
   :: goto over /* posts nothing */
   fi;
-  atomic { if :: found = view[queue] :: found = 0 fi }; /* place() */
+  atomic { if :: found = view[queue] :: found = 0 fi }; /* layout() */
   if
   :: found != 0
   :: else ->

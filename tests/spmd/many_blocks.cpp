@@ -85,8 +85,8 @@ struct ByBlocks {
     const abi::Team* const team = device::find_team(state, call.name, "team", call.team);
     device::GridCall grid = device::grid_call(state, *team, call);
     grid.in_one_shot = in_one_shot ? 1 : 0;
-    const device::GridPlace place{static_cast<std::uint32_t>(ctx.block_rank()),
-                                  static_cast<std::uint32_t>(ctx.grid_size())};
+    const device::GridPosition place{static_cast<std::uint32_t>(ctx.block_rank()),
+                                     static_cast<std::uint32_t>(ctx.grid_size())};
     const int status =
         call.kind == CallKind::kReduce || call.kind == CallKind::kReducescatter
             ? device::reduce_by_grid<float>(device::Block{}, state, grid, place,

@@ -8,7 +8,7 @@
 namespace gshmem {
 namespace {
 
-using device::Block, device::CallKind, device::Give, device::GridPlace, device::PacketSlice,
+using device::Block, device::CallKind, device::Give, device::GridPosition, device::PacketSlice,
     device::ReduceOp;
 
 /// Returns the team of the call: it is in the parameters, unless its members have a list.
@@ -22,7 +22,7 @@ __device__ void answer(const GridRequest& request, int status) {
     *request.answer = static_cast<std::uint64_t>(status);
 }
 
-/// Executes the call by packets, with `send(call, packets)` and `receive`, or by `many(place)`.
+/// Executes the call by packets, with `send(call, packets)` and `receive`, or by `many(position)`.
 template <class Send, class Receive, class Many>
 __device__ void make(const abi::DeviceState& state, const GridRequest& request, bool own_part,
                      const Send& send, const Receive& receive, const Many& many) {
@@ -36,7 +36,7 @@ __device__ void make(const abi::DeviceState& state, const GridRequest& request, 
         Block{}, of, blockIdx.x, gridDim.x, request.packets, &call.slot->ticket,
         [&](PacketSlice packets) { send(of, packets); }, receive);
   } else {
-    status = many(GridPlace{blockIdx.x, gridDim.x});
+    status = many(GridPosition{blockIdx.x, gridDim.x});
   }
   answer(request, status);
 }
@@ -53,8 +53,8 @@ __device__ void reduce(const abi::DeviceState& state, const GridRequest& request
         device::send_packets<Give::kWhole>(Block{}, call, packets);
       },
       Combine{},
-      [&](GridPlace place) {
-        return device::reduce_by_grid<T>(Block{}, state, request.call, place, is_scattered,
+      [&](GridPosition position) {
+        return device::reduce_by_grid<T>(Block{}, state, request.call, position, is_scattered,
                                          Reducer{});
       });
 }
@@ -90,8 +90,8 @@ gshmem_grid_move(const __grid_constant__ gshmem::abi::DeviceState state,
         return request.kind == CallKind::kBroadcast ? BroadcastPackets{root}(block, call, packets)
                                                     : MovePackets{}(block, call, packets);
       },
-      [&](GridPlace place) {
-        return move_by_grid(Block{}, state, request.kind, request.call, place);
+      [&](GridPosition position) {
+        return move_by_grid(Block{}, state, request.kind, request.call, position);
       });
 }
 
