@@ -472,13 +472,14 @@ GSHMEM_FN bool is_shared(std::uint32_t traits, std::uint32_t entries) {
 }
 /// Paths into a queue that synchronize at different points, and so have groups of their own. A call
 /// that waits for completion must not delay one that returns before.
-enum class PostWay : std::uint32_t { kAtOnce = 0, kBySteps = 64, kAwaited = 96 };
+enum class CoalesceGroup : std::uint32_t { kAtOnce = 0, kBySteps = 64, kAwaited = 96 };
 /// Forms a group of the threads that arrive together, take the same path, and have the same number
 /// of entries. (Cursors are 384 bytes apart.)
 template <class Entries>
-GSHMEM_FN Converged group_at(const QueueCursor* cursor, PostWay way, const Entries& entries) {
+GSHMEM_FN Converged group_at(const QueueCursor* cursor, CoalesceGroup path,
+                             const Entries& entries) {
   const std::uint32_t image = std::is_same_v<Entries, OneEntry> ? 0 : 128;
-  return Converged(reinterpret_cast<std::uintptr_t>(cursor) + static_cast<std::uint32_t>(way) +
+  return Converged(reinterpret_cast<std::uintptr_t>(cursor) + static_cast<std::uint32_t>(path) +
                    image + entries.entries());
 }
 
@@ -498,8 +499,8 @@ GSHMEM_FN bool post_held(PostingOf<Entries>& posting, const char* awaited_as = n
     posting.group = Converged::self();
   } else {
     HeldTogether entries = posting.entries;
-    const Converged group =
-        group_at(cursor, awaited_as ? PostWay::kAwaited : PostWay::kAtOnce, posting.entries);
+    const Converged group = group_at(
+        cursor, awaited_as ? CoalesceGroup::kAwaited : CoalesceGroup::kAtOnce, posting.entries);
     posting.group = group;
     keep_in_memory(posting);
     posting.first = post_at_once<HeldTogether, Converged>(view, cursor, traits, entries, group);
@@ -522,7 +523,7 @@ template <Sharing kSharing, class Entries>
 GSHMEM_FN void post_by_steps(PostingOf<Entries>& posting) {
   const std::uint32_t own = posting.entries.entries();
   posting.group = is_shared<kSharing>(posting.traits(), own)
-                      ? group_at(posting.cursor, PostWay::kBySteps, posting.entries)
+                      ? group_at(posting.cursor, CoalesceGroup::kBySteps, posting.entries)
                       : Converged::self();
   step_reserve(posting);
   post_reserved(posting);

@@ -74,7 +74,7 @@ enum class Arrival : std::uint32_t { kOnReturn, kAtQuiet };
 enum class Operation : std::uint32_t { kPut, kGet, kPutSignal };
 /// How a transfer is executed: WRITEs with inline payload, WRITEs or READs between heaps, or READs
 /// into a scratch slot.
-enum class Way : std::uint32_t { kInline, kWrite, kRead, kFetch };
+enum class TransferKind : std::uint32_t { kInline, kWrite, kRead, kFetch };
 
 /// A call: a transfer, an atomic, or an atomic after a transfer. Like the Post, it is in local
 /// memory, and it holds what is left to do.
@@ -83,7 +83,7 @@ struct Request {
   Operation operation;
   int pe;
   bool blocking = false;
-  Way way = Way::kInline;
+  TransferKind kind = TransferKind::kInline;
   std::uint32_t piece = 0;  ///< bytes of the last WQE
   const char* local = nullptr;
   const char* remote = nullptr;
@@ -96,13 +96,13 @@ struct Request {
 
   GSHMEM_FN bool empty() const { return bytes == 0 && !target; }
   GSHMEM_FN std::uint32_t next_piece() const {
-    std::uint32_t most = way == Way::kInline ? kInlineBytes : state->nic.max_message;
-    if (way == Way::kFetch && most > sizeof(slot->data)) most = sizeof(slot->data);
+    std::uint32_t most = kind == TransferKind::kInline ? kInlineBytes : state->nic.max_message;
+    if (kind == TransferKind::kFetch && most > sizeof(slot->data)) most = sizeof(slot->data);
     return bytes < most ? static_cast<std::uint32_t>(bytes) : most;
   }
   /// Returns the local address that the NIC accesses.
   GSHMEM_FN const char* nic_address() const {
-    return way == Way::kFetch ? reinterpret_cast<const char*>(slot->data) : local;
+    return kind == TransferKind::kFetch ? reinterpret_cast<const char*>(slot->data) : local;
   }
   /// Advances to the data after the last chunk.
   GSHMEM_FN void advance() {
@@ -137,25 +137,26 @@ GSHMEM_FN KeyedAddress local_address(const Post& post, const void* p) {
 // The steps of execute_long(), out of line to save registers (see Post): it must keep nothing but
 // the request's address.
 
-GSHMEM_FN Way way_of(const Request& request) {
-  if (request.operation == Operation::kGet) return request.reachable ? Way::kRead : Way::kFetch;
+GSHMEM_FN TransferKind kind_of(const Request& request) {
+  if (request.operation == Operation::kGet)
+    return request.reachable ? TransferKind::kRead : TransferKind::kFetch;
   const bool small = request.blocking && request.bytes <= kInlinePutBytes;
-  return request.reachable && !small ? Way::kWrite : Way::kInline;
+  return request.reachable && !small ? TransferKind::kWrite : TransferKind::kInline;
 }
 
 /// Chooses the queue and how to transfer. Returns true if a scratch slot is needed.
 GSHMEM_OUTLINE bool begin(Request& request, Post& post) {
-  request.way = way_of(request);
+  request.kind = kind_of(request);
   const auto beyond = [&](const void* p) {
     return heap_offset(*request.state, p) >= request.state->heap_bytes;
   };
   request.beyond = beyond(request.remote) || (request.reachable && beyond(request.local)) ||
                    (request.target && beyond(request.target));
-  const bool first = request.target || request.way == Way::kInline;
+  const bool first = request.target || request.kind == TransferKind::kInline;
   const Rail rail = first ? Rail::kFirst : Rail::kAny;
   post_by(post, *request.state, queue_index(*request.state, request.pe, rail));
   begin_wait(post, name_of(request.operation));
-  return request.way == Way::kFetch;
+  return request.kind == TransferKind::kFetch;
 }
 
 /// Copies the payload of `bytes` bytes at `source`, of any alignment, into the image.
@@ -241,7 +242,8 @@ GSHMEM_OUTLINE void make_inline(Request& request, Post& post) {
 }
 GSHMEM_OUTLINE void make_between_heaps(Request& request, Post& post) {
   request.piece = request.next_piece();
-  image_transfer(post.entries, request.way == Way::kWrite ? Opcode::kRdmaWrite : Opcode::kRdmaRead,
+  image_transfer(post.entries,
+                 request.kind == TransferKind::kWrite ? Opcode::kRdmaWrite : Opcode::kRdmaRead,
                  remote_address(post, request.remote), local_address(post, request.nic_address()),
                  request.piece);
 }
@@ -275,14 +277,14 @@ GSHMEM_OUTLINE bool next_image(Request& request, Post& post) {
   request.advance();
   if (request.empty() || !post.good()) return false;
   if (request.bytes > 0) {
-    if (request.way == Way::kInline) {
+    if (request.kind == TransferKind::kInline) {
       make_inline(request, post);
     } else {
       make_between_heaps(request, post);
-      if (request.way != Way::kWrite) make_dump(request, post);
+      if (request.kind != TransferKind::kWrite) make_dump(request, post);
     }
   }
-  const bool behind = request.way == Way::kWrite && request.piece == request.bytes;
+  const bool behind = request.kind == TransferKind::kWrite && request.piece == request.bytes;
   if (request.target && (behind || request.bytes == 0)) {
     make_operands(request, post);
     make_amo_addresses(request, post);
@@ -298,7 +300,7 @@ GSHMEM_OUTLINE void use_registered_key(const Request& request, Post& post, Keyed
   std::uint32_t at = 1;
   KeyUse use = carries ? KeyUse::kPayload : KeyUse::kAtomic;
   if (part == KeyedPart::kLocal) {
-    if (!carries || request.way == Way::kInline) return;
+    if (!carries || request.kind == TransferKind::kInline) return;
     at = 2;
     use = KeyUse::kLocal;
   } else if (part == KeyedPart::kSecond) {  // an atomic, or a DUMP
@@ -336,7 +338,7 @@ GSHMEM_OUTLINE void execute_long(Request& request) {
   if (post.good()) {
     if (request.slot) {
       free_scratch(request.slot);
-    } else if (request.blocking && request.way != Way::kInline) {
+    } else if (request.blocking && request.kind != TransferKind::kInline) {
       queue_await(post);
     }
   }

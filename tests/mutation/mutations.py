@@ -219,14 +219,14 @@ MUTATIONS = [
     mutation("quiet_one_entry_short", "network/queue.h",
              "  wait.target = PublishedWord::target(published);",
              "  wait.target = PublishedWord::target(published) - 1;", MODEL, QUIET),
-    mutation("long_put_does_not_wait", "network/transfer.h", "} else if (request.blocking && request.way != "
-             "Way::kInline) {", "} else if (request.blocking && request.way == Way::kInline) {",
+    mutation("long_put_does_not_wait", "network/transfer.h", "} else if (request.blocking && request.kind != "
+             "TransferKind::kInline) {", "} else if (request.blocking && request.kind == TransferKind::kInline) {",
              MODEL, r"\bput(_signal)? of thread \d+ has ended"),
 
     # Requests.
     mutation("signal_behind_the_first_piece", "network/transfer.h",
-             "request.way == Way::kWrite && request.piece == request.bytes;",
-             "request.way == Way::kWrite;", MODEL, "comes before its payload"),
+             "request.kind == TransferKind::kWrite && request.piece == request.bytes;",
+             "request.kind == TransferKind::kWrite;", MODEL, "comes before its payload"),
     mutation("pieces_go_to_the_same_place", "network/transfer.h", "    remote += piece;\n", "", MODEL,
              WRONG_DATA + "|comes before its payload"),
     mutation("local_key_for_remote", "network/transfer.h",
@@ -247,12 +247,12 @@ MUTATIONS = [
              "atomic_compare_swap(&mine->busy, 0u, 1u) == 0u", "(store_relaxed(&mine->busy, 1u), true)",
              MODEL, "are not what was there"),
     mutation("fetch_larger_than_its_slot", "network/transfer.h",
-             "    if (way == Way::kFetch && most > sizeof(slot->data)) most = sizeof(slot->data);\n",
+             "    if (kind == TransferKind::kFetch && most > sizeof(slot->data)) most = sizeof(slot->data);\n",
              "", MODEL, "outside of a scratch slot"),
     mutation("fetch_does_not_wait", "network/transfer.h", "request.slot && post.good() && queue_await(post)",
              "request.slot && post.good()", MODEL, "are not what was there"),
-    mutation("read_without_its_dump", "network/transfer.h", "if (request.way != Way::kWrite) make_dump",
-             "if (request.way == Way::kWrite) make_dump", MODEL, WRONG_DATA + "|a DUMP"),
+    mutation("read_without_its_dump", "network/transfer.h", "if (request.kind != TransferKind::kWrite) make_dump",
+             "if (request.kind == TransferKind::kWrite) make_dump", MODEL, WRONG_DATA + "|a DUMP"),
 
     # Rails.
     mutation("atomics_over_every_rail", "network/transfer.h",
@@ -264,8 +264,8 @@ MUTATIONS = [
              "    PostingOf<WqeImage> posting;\n"
              "    if (post_to(posting, state, pe, Rail::kAny, dest) &&\n", MODEL, "does not go by the first rail"),
     mutation("long_put_signal_by_the_transfers_rail", "network/transfer.h",
-             "  const bool first = request.target || request.way == Way::kInline;\n",
-             "  const bool first = request.way == Way::kInline;\n", MODEL, "does not go by the first rail"),
+             "  const bool first = request.target || request.kind == TransferKind::kInline;\n",
+             "  const bool first = request.kind == TransferKind::kInline;\n", MODEL, "does not go by the first rail"),
 
     mutation("fence_waits_for_nothing", "ops/order.h",
              '  if (by_network) nic::quiet(coop, state, "fence");\n', "", MODEL,
