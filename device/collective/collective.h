@@ -26,7 +26,7 @@ enum class Algorithm {
   kLevels,      ///< inside of hosts and between them (hierarchical.h)
   kOneShot,     ///< every member combines everything that it receives, by load and store
   kTwoShots,    ///< member i combines chunk i for all, by load and store
-  kPieces,      ///< as kTwoShots; chunks of members that are not mapped are put to `dest` first
+  kChunks,      ///< as kTwoShots; chunks of members that are not mapped are put to `dest` first
   kWords,       ///< word by word, or by as many words as a scratch slot holds
   kGrid,        ///< by many blocks (grid.h)
   kGridOneShot  ///< as kGrid: a reduction in one shot, a broadcast by the root alone
@@ -74,7 +74,7 @@ GSHMEM_FN Algorithm algorithm_of(Coop coop, const TeamCall& call, std::size_t el
       if (!in_place && call.within(abi::Limit::kReduceOneShot)) return Algorithm::kOneShot;
       return Algorithm::kTwoShots;
     }
-    return in_place ? Algorithm::kWords : Algorithm::kPieces;
+    return in_place ? Algorithm::kWords : Algorithm::kChunks;
   } else if constexpr (kKind == CallKind::kReducescatter) {
     if (call.goes_by_packets(coop, abi::Limit::kReducePackets)) return Algorithm::kPackets;
     return call.team->mapped != 0 ? Algorithm::kOneShot : Algorithm::kWords;
@@ -207,9 +207,9 @@ GSHMEM_OUTLINE int reduce_mapped(Coop coop, const TeamCall& call, Reducer reduce
 /// Chunks of `words` elements of W, one for each member; `left` elements remain. Every step of a
 /// reduction in chunks has its own object, so that no step keeps registers for another one.
 template <class W>
-struct Pieces {
+struct Chunks {
   std::size_t words, left;
-  GSHMEM_FN explicit Pieces(const TeamCall& call) {
+  GSHMEM_FN explicit Chunks(const TeamCall& call) {
     const std::size_t n = static_cast<std::size_t>(call.team->n_pes);
     words = call.bytes / sizeof(W) / n;
     left = call.bytes / sizeof(W) % n;
@@ -219,10 +219,10 @@ struct Pieces {
 
 /// Gets chunk `my_pe` of the sources of unmapped members into this member's `dest`.
 template <class W, class Coop>
-GSHMEM_OUTLINE void take_pieces(Coop coop, const TeamCall& call) {
+GSHMEM_OUTLINE void load_chunks(Coop coop, const TeamCall& call) {
   for_members(*call.team, [&](int i, int pe) {
     if (is_mapped_or_self(*call.state, pe)) return;
-    const std::size_t bytes = Pieces<W>(call).bytes();
+    const std::size_t bytes = Chunks<W>(call).bytes();
     nic::get(coop, *call.state, part(call.dest, i, bytes),
              part(call.source, call.team->my_pe, bytes), bytes, pe, nic::Arrival::kAtQuiet);
   });
@@ -232,21 +232,21 @@ GSHMEM_OUTLINE void take_pieces(Coop coop, const TeamCall& call) {
 /// Combines them with those of the mapped members. The result goes to this member's own chunk of
 /// their `dest`, where no other data arrives.
 template <class W, class Coop, class Reducer>
-GSHMEM_OUTLINE void combine_pieces(Coop coop, const TeamCall& call, Reducer reducer) {
+GSHMEM_OUTLINE void combine_chunks(Coop coop, const TeamCall& call, Reducer reducer) {
   const State& state = *call.state;
   const abi::Team& team = *call.team;
-  const Pieces<W> pieces(call);
-  const std::size_t bytes = pieces.bytes(), width = static_cast<std::size_t>(coop.size());
+  const Chunks<W> chunks(call);
+  const std::size_t bytes = chunks.bytes(), width = static_cast<std::size_t>(coop.size());
   const char* const own = part(call.source, team.my_pe, bytes);
   const auto load = [&](int i, std::size_t at) {
     const int pe = team_pe(team, i);
-    const char* const piece =
+    const char* const chunk =
         is_mapped_or_self(state, pe) ? peer_address(state, own, pe) : part(call.dest, i, bytes);
-    return load_relaxed(reinterpret_cast<const W*>(piece) + at);
+    return load_relaxed(reinterpret_cast<const W*>(chunk) + at);
   };
   W* const result = reinterpret_cast<W*>(part(call.dest, team.my_pe, bytes));
   GSHMEM_NO_UNROLL
-  for (std::size_t at = static_cast<std::size_t>(coop.thread_rank()); at < pieces.words;
+  for (std::size_t at = static_cast<std::size_t>(coop.thread_rank()); at < chunks.words;
        at += width) {
     W sum = load(0, at);
     GSHMEM_NO_UNROLL
@@ -261,10 +261,10 @@ GSHMEM_OUTLINE void combine_pieces(Coop coop, const TeamCall& call, Reducer redu
 }
 
 template <class W, class Coop>
-GSHMEM_OUTLINE void put_pieces(Coop coop, const TeamCall& call) {
+GSHMEM_OUTLINE void put_chunks(Coop coop, const TeamCall& call) {
   for_members(*call.team, [&](int, int pe) {
     if (is_mapped_or_self(*call.state, pe)) return;
-    const std::size_t bytes = Pieces<W>(call).bytes();
+    const std::size_t bytes = Chunks<W>(call).bytes();
     char* const result = part(call.dest, call.team->my_pe, bytes);
     nic::put(coop, *call.state, result, result, bytes, pe, nic::Reuse::kAtQuiet);
   });
@@ -273,19 +273,19 @@ GSHMEM_OUTLINE void put_pieces(Coop coop, const TeamCall& call) {
 /// Does what reduce_by_words does with the result for all, if some members are not mapped and
 /// `dest` is not `source`.
 template <class W, class Coop, class Reducer>
-GSHMEM_OUTLINE int reduce_by_pieces(Coop coop, const TeamCall& call, Reducer reducer) {
+GSHMEM_OUTLINE int reduce_by_chunks(Coop coop, const TeamCall& call, Reducer reducer) {
   int status = sync_call_members(coop, call);
   if (status != 0) return status;
-  if (Pieces<W>(call).words != 0) {
-    take_pieces<W>(coop, call);
-    combine_pieces<W>(coop, call, reducer);
+  if (Chunks<W>(call).words != 0) {
+    load_chunks<W>(coop, call);
+    combine_chunks<W>(coop, call, reducer);
     status = sync_call_members(coop, call);  // no member reads `dest` any more
     if (status != 0) return status;
-    put_pieces<W>(coop, call);
+    put_chunks<W>(coop, call);
   }
-  const Pieces<W> pieces(call);
-  const std::size_t first = pieces.words * static_cast<std::size_t>(call.team->n_pes);
-  const std::size_t me = static_cast<std::size_t>(call.team->my_pe), left = pieces.left;
+  const Chunks<W> chunks(call);
+  const std::size_t first = chunks.words * static_cast<std::size_t>(call.team->n_pes);
+  const std::size_t me = static_cast<std::size_t>(call.team->my_pe), left = chunks.left;
   reduce_words<Result::kForAll, W>(coop, call, reducer, first + (me < left ? me : left),
                                    first + (me < left ? me + 1 : left));
   return end_collective(coop, call);
@@ -310,7 +310,7 @@ GSHMEM_FN int reduce(Coop coop, const TeamCall& call, Reducer reducer) {
   if (how == Algorithm::kOneShot) return reduce_mapped<Result::kForOne, W>(coop, call, reducer);
   if (how == Algorithm::kTwoShots) return reduce_mapped<Result::kForAll, W>(coop, call, reducer);
   if (how == Algorithm::kWords) return combine_by_words<Result::kForAll, W>(coop, call, reducer);
-  return reduce_by_pieces<W>(coop, call, reducer);
+  return reduce_by_chunks<W>(coop, call, reducer);
 }
 
 /// Every member gets the combination of the members up to it, or before it.

@@ -133,12 +133,12 @@ GSHMEM_FN GridWords shared_words(Coop coop, GridPosition position, std::size_t f
   return {first + position.block * width + static_cast<std::size_t>(coop.thread_rank()), end,
           position.blocks * width};
 }
-/// Chunk `i` of `pieces` of `count` words: the first chunks have one more word if there is a
+/// Chunk `i` of `chunks` of `count` words: the first chunks have one more word if there is a
 /// remainder.
-struct GridPiece {
+struct GridChunk {
   std::size_t first, end;
-  GSHMEM_FN GridPiece(std::size_t count, int i, int pieces) {
-    const auto n = static_cast<std::size_t>(pieces), k = static_cast<std::size_t>(i);
+  GSHMEM_FN GridChunk(std::size_t count, int i, int chunks) {
+    const auto n = static_cast<std::size_t>(chunks), k = static_cast<std::size_t>(i);
     const std::size_t more = count % n;
     first = count / n * k + (k < more ? k : more);
     end = first + count / n + (k < more ? 1 : 0);
@@ -268,16 +268,16 @@ GSHMEM_FN int reduce_by_grid(Coop coop, const State& state, const GridCall& call
     const void* const source =
         is_scattered ? part(call.source, call.my_pe, call.bytes) : call.source;
     const int targets = is_for_all ? call.n_pes : 1;
-    const auto piece = [&](std::size_t count) {
-      return is_for_all ? GridPiece(count, call.my_pe, call.n_pes) : GridPiece(count, 0, 1);
+    const auto chunk = [&](std::size_t count) {
+      return is_for_all ? GridChunk(count, call.my_pe, call.n_pes) : GridChunk(count, 0, 1);
     };
     const std::size_t wide = is_wide(call.dest, source) ? call.bytes / sizeof(Word16) : 0;
-    const GridPiece words = piece(wide);
+    const GridChunk words = chunk(wide);
     combine_wide<T>(call, static_cast<Word16*>(call.dest), static_cast<const Word16*>(source),
                     shared_words(coop, position, words.first, words.end), targets, reducer);
     if constexpr (sizeof(W) < sizeof(Word16)) {
       const std::size_t first = wide * (sizeof(Word16) / sizeof(W));
-      const GridPiece rest = piece(call.bytes / sizeof(W) - first);
+      const GridChunk rest = chunk(call.bytes / sizeof(W) - first);
       combine_grid_words<0, 2>(call, static_cast<W*>(call.dest), static_cast<const W*>(source),
                                shared_words(coop, position, first + rest.first, first + rest.end),
                                targets, reducer);
@@ -365,7 +365,7 @@ GSHMEM_FN void move_by_words(Coop coop, CallKind kind, const GridCall& call, Gri
     copy_grid_words<kGridCopies>(source, shared_words(coop, position, first, end),
                                  [&](std::size_t at, W word) { store_bulk(dest + at, word); });
   } else {
-    const GridPiece mine(end - first, call.my_pe < call.root ? call.my_pe : call.my_pe - 1,
+    const GridChunk mine(end - first, call.my_pe < call.root ? call.my_pe : call.my_pe - 1,
                          call.n_pes - 1);
     copy_grid_words<kGridCopies>(at_member(call, source, call.root),
                                  shared_words(coop, position, first + mine.first, first + mine.end),

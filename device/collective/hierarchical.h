@@ -1,13 +1,13 @@
 // Collectives in two levels, for teams whose members are in domains of equal size on several hosts:
 // PEs of a domain map each other, all others are reached by the network. Bytes cross the network
 // once per domain, not once per member, and every member's NIC carries a part of them:
-// - broadcast: the root's domain divides the data into pieces; each member sends one to its
+// - broadcast: the root's domain divides the data into chunks; each member sends one to its
 //   counterparts, the members with its number in other domains, and these put it to their
 //   neighbours;
 // - fcollect: every member sends its part to its counterparts, which put it to their neighbours;
-// - reduce: member l of a domain combines piece l of its neighbours; the counterparts combine that
-//   piece across domains, by sub-pieces; each puts it to its neighbours. A NIC sends 2 (H - 1) / H
-//   of a piece, for H domains.
+// - reduce: member l of a domain combines chunk l of its neighbours; the counterparts combine that
+//   chunk across domains, by sub-chunks; each puts it to its neighbours. A NIC sends 2 (H - 1) / H
+//   of a chunk, for H domains.
 //
 // In an alltoall no byte goes to two members of a domain, so it is not hierarchical, nor are
 // collects and scans.
@@ -134,7 +134,7 @@ struct BroadcastLevels {
   int l;
   bool is_near_root;
 };
-GSHMEM_FN void set_my_piece(BroadcastLevels& work, const abi::Team& to) {
+GSHMEM_FN void set_my_chunk(BroadcastLevels& work, const abi::Team& to) {
   const int l = work.levels.inside.my_pe;
   set_in_place(work.call, work.dest + work.cut.at(l), work.cut.at(l + 1) - work.cut.at(l), to);
 }
@@ -151,9 +151,9 @@ GSHMEM_OUTLINE void find_broadcast_levels(BroadcastLevels& work, const TeamCall&
   work.one.my_pe = 0;
   keep_in_memory(work);
 }
-/// For the root: puts piece `work.l` to that member of its row.
+/// For the root: puts chunk `work.l` to that member of its row.
 template <class Coop>
-GSHMEM_OUTLINE void put_piece(Coop coop, BroadcastLevels& work) {
+GSHMEM_OUTLINE void put_chunk(Coop coop, BroadcastLevels& work) {
   const std::size_t first = work.cut.at(work.l);
   set_in_place(work.call, work.dest + first, work.cut.at(work.l + 1) - first, work.one);
   work.call.source = part(work.source, 1, first);
@@ -167,28 +167,28 @@ GSHMEM_OUTLINE int broadcast_in_levels(Coop coop, const TeamCall& call, int root
   BroadcastLevels work;
   find_broadcast_levels(work, call, root);
   GSHMEM_NO_UNROLL
-  while (work.l < work.levels.inside.n_pes) put_piece(coop, work);
+  while (work.l < work.levels.inside.n_pes) put_chunk(coop, work);
   int status = sync_call_members(coop, work.call);
   if (status != 0) return status;
   if (work.is_near_root) {
-    set_my_piece(work, work.levels.across);
+    set_my_chunk(work, work.levels.across);
     put_to_members(coop, work.call);
   }
   status = end_collective(coop, work.call);
   if (status != 0) return status;
-  set_my_piece(work, work.levels.inside);
+  set_my_chunk(work, work.levels.inside);
   put_to_members(coop, work.call);
   return end_collective(coop, work.call);
 }
 
-/// Divides a reduction's array, for elements of `bytes` bytes. Sub-piece h of piece l is part l * H
+/// Divides a reduction's array, for elements of `bytes` bytes. Sub-chunk h of chunk l is part l * H
 /// + h: member l of domain h combines it across domains.
 GSHMEM_FN Cut reduce_cut(const TeamCall& call, std::size_t bytes) {
   const std::uintptr_t both =
       reinterpret_cast<std::uintptr_t>(call.dest) | reinterpret_cast<std::uintptr_t>(call.source);
   return {call.bytes, both % sizeof(Word16) == 0 ? sizeof(Word16) : bytes, call.team->n_pes};
 }
-/// Does the array have room for the sub-pieces of other domains? All members get the same result.
+/// Does the array have room for the sub-chunks of other domains? All members get the same result.
 GSHMEM_OUTLINE bool has_room(const TeamCall& call, std::size_t element_bytes) {
   const Cut cut = reduce_cut(call, element_bytes);
   const std::size_t inner = static_cast<std::size_t>(call.team->inner);
@@ -196,19 +196,19 @@ GSHMEM_OUTLINE bool has_room(const TeamCall& call, std::size_t element_bytes) {
   return (domains - 1) * cut.most() <= inner / 2 * domains * cut.each * cut.unit;
 }
 
-/// A reduction: this member's piece for its row, and the sub-piece of that for its column, both to
-/// be combined in `dest`. Sub-pieces of other domains are put to `dest` beside the piece, on the
-/// side with more pieces: at least half of the others.
+/// A reduction: this member's chunk for its row, and the sub-chunk of that for its column, both to
+/// be combined in `dest`. Sub-chunks of other domains are put to `dest` beside the chunk, on the
+/// side with more chunks: at least half of the others.
 struct ReduceLevels {
   Levels levels;
-  TeamCall piece, sub_piece;
+  TeamCall chunk, sub_chunk;
   char* landing;
-  std::size_t step;  ///< distance between sub-pieces that have arrived
+  std::size_t step;  ///< distance between sub-chunks that have arrived
   bool wide;         ///< all begin at multiples of 16 bytes
-  /// Returns the sub-piece of domain `h`.
+  /// Returns the sub-chunk of domain `h`.
   GSHMEM_FN char* landed(int h) const {
     const int me = levels.across.my_pe;
-    if (h == me) return static_cast<char*>(sub_piece.dest);
+    if (h == me) return static_cast<char*>(sub_chunk.dest);
     return landing + static_cast<std::size_t>(h < me ? h : h - 1) * step;
   }
 };
@@ -220,13 +220,13 @@ GSHMEM_OUTLINE void find_reduce_levels(ReduceLevels& work, const TeamCall& call,
   const int l = work.levels.inside.my_pe, first = l * domains,
             own = first + work.levels.across.my_pe;
   char* const dest = static_cast<char*>(call.dest);
-  work.piece = {call.state,
+  work.chunk = {call.state,
                 call.name,
                 &work.levels.inside,
                 dest + cut.at(first),
                 part(call.source, 1, cut.at(first)),
                 cut.at(first + domains) - cut.at(first)};
-  work.sub_piece = {call.state,         call.name,          &work.levels.across,
+  work.sub_chunk = {call.state,         call.name,          &work.levels.across,
                     dest + cut.at(own), dest + cut.at(own), cut.at(own + 1) - cut.at(own)};
   work.landing = dest + (l < inner - l ? cut.at(first + domains) : 0);
   work.step = cut.most();
@@ -234,15 +234,15 @@ GSHMEM_OUTLINE void find_reduce_levels(ReduceLevels& work, const TeamCall& call,
 }
 
 template <class Coop>
-GSHMEM_OUTLINE void take_sub_pieces(Coop coop, const ReduceLevels& work) {
+GSHMEM_OUTLINE void load_sub_chunks(Coop coop, const ReduceLevels& work) {
   for_members(work.levels.across, [&](int h, int pe) {
     if (h == work.levels.across.my_pe) return;
-    get_nbi(lean_group(coop), *work.piece.state, work.landed(h), work.sub_piece.dest,
-            work.sub_piece.bytes, pe);
+    get_nbi(lean_group(coop), *work.chunk.state, work.landed(h), work.sub_chunk.dest,
+            work.sub_chunk.bytes, pe);
   });
-  quiet(coop, *work.piece.state);
+  quiet(coop, *work.chunk.state);
 }
-/// Combines words [first, end) of the sub-piece, with two words of a domain in flight; results
+/// Combines words [first, end) of the sub-chunk, with two words of a domain in flight; results
 /// overwrite them.
 template <class W, class Coop, class Reducer>
 GSHMEM_OUTLINE void combine_landed(Coop coop, const ReduceLevels& work, Reducer reducer,
@@ -264,7 +264,7 @@ GSHMEM_OUTLINE void combine_landed(Coop coop, const ReduceLevels& work, Reducer 
       load(more, h);
       for (int k = 0; k < 2; ++k) sum[k] = reducer(sum[k], more[k]);
     }
-    W* const to = static_cast<W*>(work.sub_piece.dest) + at;
+    W* const to = static_cast<W*>(work.sub_chunk.dest) + at;
     store_relaxed(to, sum[0]);
     if (next != 0) store_relaxed(to + next, sum[1]);
   }
@@ -272,29 +272,29 @@ GSHMEM_OUTLINE void combine_landed(Coop coop, const ReduceLevels& work, Reducer 
 }
 /// Combines words of 16 bytes as far as the arrays allow, then elements of W.
 template <class W, class Coop, class Reducer>
-GSHMEM_OUTLINE void combine_sub_pieces(Coop coop, const ReduceLevels& work, Reducer reducer) {
-  std::size_t wide = work.wide ? work.sub_piece.bytes / sizeof(Word16) : 0;
+GSHMEM_OUTLINE void combine_sub_chunks(Coop coop, const ReduceLevels& work, Reducer reducer) {
+  std::size_t wide = work.wide ? work.sub_chunk.bytes / sizeof(Word16) : 0;
   keep_in_memory(wide);
   combine_landed<Word16>(coop, work, reducer, 0, wide);
   if constexpr (sizeof(W) < sizeof(Word16))
-    combine_landed<W>(coop, work, reducer, wide * kLanes<W>, work.sub_piece.bytes / sizeof(W));
+    combine_landed<W>(coop, work, reducer, wide * kLanes<W>, work.sub_chunk.bytes / sizeof(W));
 }
 
-/// Runs after this member's piece of its row is combined: computes the result for all. Every other
-/// piece of `dest` is finally written by a neighbour, and until then receives sub-pieces of other
+/// Runs after this member's chunk of its row is combined: computes the result for all. Every other
+/// chunk of `dest` is finally written by a neighbour, and until then receives sub-chunks of other
 /// domains. If `dest` is `source`, that neighbour has read it before.
 template <class W, class Coop, class Reducer>
 GSHMEM_OUTLINE int reduce_across(Coop coop, ReduceLevels& work, Reducer reducer) {
-  int status = sync_call_members(coop, work.piece);
+  int status = sync_call_members(coop, work.chunk);
   if (status != 0) return status;
-  take_sub_pieces(coop, work);
-  combine_sub_pieces<W>(coop, work, reducer);
-  put_to_members(coop, work.sub_piece);
-  status = end_collective(coop, work.piece);
+  load_sub_chunks(coop, work);
+  combine_sub_chunks<W>(coop, work, reducer);
+  put_to_members(coop, work.sub_chunk);
+  status = end_collective(coop, work.chunk);
   if (status != 0) return status;
-  work.piece.source = work.piece.dest;
-  put_to_members(coop, work.piece);
-  return end_collective(coop, work.piece);
+  work.chunk.source = work.chunk.dest;
+  put_to_members(coop, work.chunk);
+  return end_collective(coop, work.chunk);
 }
 
 /// Requires an array with room (has_room).
@@ -304,7 +304,7 @@ GSHMEM_OUTLINE int reduce_in_levels(Coop coop, const TeamCall& call, Reducer red
   if (status != 0) return status;
   ReduceLevels work;
   find_reduce_levels(work, call, sizeof(W));
-  reduce_in_rounds<Result::kForOne, W>(coop, work.piece, reducer);
+  reduce_in_rounds<Result::kForOne, W>(coop, work.chunk, reducer);
   return reduce_across<W>(coop, work, reducer);
 }
 

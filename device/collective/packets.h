@@ -45,7 +45,7 @@ GSHMEM_FN Word16* packets_of(const TeamCall& call, std::uint32_t number) {
          (std::size_t{team_index(call.team->handle)} * 2 + number % 2) * abi::kPackets;
 }
 inline constexpr std::uint32_t kPacketFlag = 1u << 31;  ///< set in each flag: none is 0
-inline constexpr std::size_t kPieceBytes = abi::kPacketData;
+inline constexpr std::size_t kChunkBytes = abi::kPacketData;
 static_assert(sizeof(Word16) == abi::kPacketBytes);
 GSHMEM_FN Word16 packet_of(std::uint32_t flag, std::uint64_t data) {
   return {static_cast<std::uint32_t>(data), flag, static_cast<std::uint32_t>(data >> 32), flag};
@@ -56,36 +56,36 @@ GSHMEM_FN bool has_flag(Word16 packet, std::uint32_t flag) {
 GSHMEM_FN std::uint64_t data_of(Word16 packet) { return std::uint64_t{packet.z} << 32 | packet.x; }
 
 /// Returns the data of a packet: `left` bytes, at most 8, of any alignment.
-GSHMEM_FN std::uint64_t load_piece(const char* from, std::size_t left) {
+GSHMEM_FN std::uint64_t load_chunk(const char* from, std::size_t left) {
   const bool aligned = is_aligned<std::uint32_t>(from);
-  std::uint64_t piece = 0;
+  std::uint64_t chunk = 0;
   GSHMEM_NO_UNROLL
-  for (std::size_t i = 0; i < kPieceBytes && i < left;) {
+  for (std::size_t i = 0; i < kChunkBytes && i < left;) {
     if (aligned && left - i >= 4) {
-      piece |= std::uint64_t{load_relaxed(reinterpret_cast<const std::uint32_t*>(from + i))}
+      chunk |= std::uint64_t{load_relaxed(reinterpret_cast<const std::uint32_t*>(from + i))}
                << 8 * i;
       i += 4;
     } else {
-      piece |= std::uint64_t{load_relaxed(reinterpret_cast<const std::uint8_t*>(from + i))}
+      chunk |= std::uint64_t{load_relaxed(reinterpret_cast<const std::uint8_t*>(from + i))}
                << 8 * i;
       ++i;
     }
   }
-  return piece;
+  return chunk;
 }
-GSHMEM_FN void store_piece(char* to, std::uint64_t piece, std::size_t left) {
-  if (left >= kPieceBytes && is_aligned<std::uint64_t>(to))
-    return store_relaxed(reinterpret_cast<std::uint64_t*>(to), piece);
+GSHMEM_FN void store_chunk(char* to, std::uint64_t chunk, std::size_t left) {
+  if (left >= kChunkBytes && is_aligned<std::uint64_t>(to))
+    return store_relaxed(reinterpret_cast<std::uint64_t*>(to), chunk);
   const bool aligned = is_aligned<std::uint32_t>(to);
   GSHMEM_NO_UNROLL
-  for (std::size_t i = 0; i < kPieceBytes && i < left;) {
+  for (std::size_t i = 0; i < kChunkBytes && i < left;) {
     if (aligned && left - i >= 4) {
       store_relaxed(reinterpret_cast<std::uint32_t*>(to + i),
-                    static_cast<std::uint32_t>(piece >> 8 * i));
+                    static_cast<std::uint32_t>(chunk >> 8 * i));
       i += 4;
     } else {
       store_relaxed(reinterpret_cast<std::uint8_t*>(to + i),
-                    static_cast<std::uint8_t>(piece >> 8 * i));
+                    static_cast<std::uint8_t>(chunk >> 8 * i));
       ++i;
     }
   }
@@ -142,7 +142,7 @@ enum class Give { kWhole, kParts };
 
 /// kAligned: all data consists of whole words of 4 bytes.
 template <Give kGive, bool kAligned, class Coop, class Set>
-GSHMEM_FN void send_pieces(Coop coop, const TeamCall& call, Set packets) {
+GSHMEM_FN void send_chunks(Coop coop, const TeamCall& call, Set packets) {
   const abi::Team& team = *call.team;
   Word16* const slots = packets.of(static_cast<std::uint32_t>(team.my_pe));
   PacketWalk walk(coop, packets.each, team.n_pes);
@@ -151,33 +151,33 @@ GSHMEM_FN void send_pieces(Coop coop, const TeamCall& call, Set packets) {
   GSHMEM_NO_UNROLL
   while (walk.more()) {
     const int count = walk.next(at);
-    std::uint64_t piece[kCount];
+    std::uint64_t chunk[kCount];
     for (int k = 0; k < kCount; ++k) {
       const int parts = kGive == Give::kParts ? static_cast<int>(at[k].member) - team.my_pe : 0;
-      const std::size_t first = (packets.first() + at[k].packet) * kPieceBytes;
+      const std::size_t first = (packets.first() + at[k].packet) * kChunkBytes;
       const char* const from = part(call.source, parts, call.bytes) + first;
       if constexpr (kAligned) {
         const auto* const source = reinterpret_cast<const std::uint32_t*>(from);
         const std::uint32_t low = load_relaxed(source);
         const std::uint32_t high = first + 4 < call.bytes ? load_relaxed(source + 1) : 0;
-        piece[k] = std::uint64_t{high} << 32 | low;
+        chunk[k] = std::uint64_t{high} << 32 | low;
       } else {
-        piece[k] = load_piece(from, call.bytes - first);
+        chunk[k] = load_chunk(from, call.bytes - first);
       }
     }
     for (int k = 0; k < kCount; ++k) {
       if (k >= count) break;
       const int pe = team_pe(team, static_cast<int>(at[k].member));
       store_flag(peer_address(*call.state, slots + at[k].packet, pe),
-                 packet_of(packets.flag, piece[k]));
+                 packet_of(packets.flag, chunk[k]));
     }
   }
 }
 template <Give kGive, class Coop, class Set>
 GSHMEM_OUTLINE void send_packets(Coop coop, const TeamCall& call, Set packets) {
   if ((reinterpret_cast<std::uintptr_t>(call.source) | call.bytes) % 4 == 0)
-    return send_pieces<kGive, true>(coop, call, packets);
-  send_pieces<kGive, false>(coop, call, packets);
+    return send_chunks<kGive, true>(coop, call, packets);
+  send_chunks<kGive, false>(coop, call, packets);
 }
 
 /// Sends a packet without data to every member, instead of the first packet of data that this
@@ -234,8 +234,8 @@ struct MovePackets {
         return false;
       for (int k = 0; k < kCount; ++k) {
         if (k >= count) break;
-        const std::size_t first = (packets.first() + at[k].packet) * kPieceBytes;
-        store_piece(static_cast<char*>(call.dest) + at[k].member * call.bytes + first,
+        const std::size_t first = (packets.first() + at[k].packet) * kChunkBytes;
+        store_chunk(static_cast<char*>(call.dest) + at[k].member * call.bytes + first,
                     data_of(packet[k]), call.bytes - first);
       }
     }
@@ -272,8 +272,8 @@ struct BroadcastPackets {
         return false;
       for (int k = 0; k < kCount; ++k) {
         if (k >= count || at[k].packet >= packets.each) break;
-        const std::size_t first = (packets.first() + at[k].packet) * kPieceBytes;
-        store_piece(static_cast<char*>(call.dest) + first, data_of(packet[k]), call.bytes - first);
+        const std::size_t first = (packets.first() + at[k].packet) * kChunkBytes;
+        store_chunk(static_cast<char*>(call.dest) + first, data_of(packet[k]), call.bytes - first);
       }
     }
     return true;
@@ -288,46 +288,46 @@ struct CombinePackets {
   Reducer reducer;
   template <class Coop, class Set>
   GSHMEM_FN bool operator()(Coop coop, const TeamCall& call, Set packets) const {
-    constexpr int kPieces = sizeof(U) / kPieceBytes, kMembers = 2 / kPieces;
-    struct Pieces {
-      std::uint64_t of[kPieces];
+    constexpr int kChunks = sizeof(U) / kChunkBytes, kMembers = 2 / kChunks;
+    struct Chunks {
+      std::uint64_t of[kChunks];
     };
     const int n = call.team->n_pes, me = call.team->my_pe;
     const int end = kResult == Result::kInclusive ? me + 1 : kResult == Result::kExclusive ? me : n;
-    // PacketWalk does so, too. With two pieces there are no registers left for that.
-    constexpr bool kRepeats = kPieces == 1;
+    // PacketWalk does so, too. With two chunks there are no registers left for that.
+    constexpr bool kRepeats = kChunks == 1;
     const auto rank = static_cast<std::uint32_t>(coop.thread_rank());
     const std::uint32_t lane = kRepeats ? rank - first_of_warp(coop) : 0;
     const std::uint32_t width = static_cast<std::uint32_t>(coop.size());
     GSHMEM_NO_UNROLL
-    for (std::uint32_t turn = (rank - lane) * kPieces; turn < packets.each;
-         turn += width * kPieces) {
+    for (std::uint32_t turn = (rank - lane) * kChunks; turn < packets.each;
+         turn += width * kChunks) {
       const std::uint32_t at = turn + lane < packets.each ? turn + lane : packets.each - 1;
       U sum{};
       GSHMEM_NO_UNROLL
       for (int first = 0; first < n; first += kMembers) {
         const auto member = [&](int k) {
-          return first + k / kPieces < n ? first + k / kPieces : first;
+          return first + k / kChunks < n ? first + k / kChunks : first;
         };
-        Word16 packet[kMembers * kPieces];
+        Word16 packet[kMembers * kChunks];
         if (!await_packets(
                 call, packets.flag, packet,
                 [&](int k) {
-                  return packets.of(static_cast<std::uint32_t>(member(k))) + at + k % kPieces;
+                  return packets.of(static_cast<std::uint32_t>(member(k))) + at + k % kChunks;
                 },
                 member))
           return false;
         for (int m = 0; m < kMembers && first + m < end; ++m) {
-          Pieces value;
-          for (int k = 0; k < kPieces; ++k) value.of[k] = data_of(packet[m * kPieces + k]);
+          Chunks value;
+          for (int k = 0; k < kChunks; ++k) value.of[k] = data_of(packet[m * kChunks + k]);
           sum = first + m == 0 ? bits<U>(value) : reducer(sum, bits<U>(value));
         }
       }
-      const auto result = bits<Pieces>(sum);
-      for (int k = 0; k < kPieces; ++k) {
+      const auto result = bits<Chunks>(sum);
+      for (int k = 0; k < kChunks; ++k) {
         const std::size_t from =
-            (packets.first() + at + static_cast<std::uint32_t>(k)) * kPieceBytes;
-        store_piece(static_cast<char*>(call.dest) + from, result.of[k], call.bytes - from);
+            (packets.first() + at + static_cast<std::uint32_t>(k)) * kChunkBytes;
+        store_chunk(static_cast<char*>(call.dest) + from, result.of[k], call.bytes - from);
       }
     }
     return true;
@@ -350,7 +350,7 @@ GSHMEM_OUTLINE void clear_packets(Coop coop, const TeamCall& call, std::uint32_t
 
 /// The unit by which packets of elements of W are combined.
 template <class W>
-using PacketUnit = std::conditional_t<(sizeof(W) < kPieceBytes), std::uint64_t, W>;
+using PacketUnit = std::conditional_t<(sizeof(W) < kChunkBytes), std::uint64_t, W>;
 
 /// Executes the call, of at least one byte and within the limits of the team. Returns 0, or the
 /// code of the PE's first fault, on all threads of the group. `packets_of_call(number)` returns the
@@ -381,7 +381,7 @@ GSHMEM_OUTLINE int by_packets(Coop coop, const TeamCall& call, const Receive& re
       coop, call,
       [&](std::uint32_t number) {
         return Packets{packets_of(call, number), number | kPacketFlag,
-                       static_cast<std::uint32_t>((call.bytes + kPieceBytes - 1) / kPieceBytes)};
+                       static_cast<std::uint32_t>((call.bytes + kChunkBytes - 1) / kChunkBytes)};
       },
       [&](Packets packets) {
         if (gives) return send_packets<kGive>(coop, call, packets);
@@ -401,7 +401,7 @@ GSHMEM_FN int by_packet_slices(Coop coop, const TeamCall& call, std::uint32_t bl
   return exchange_packets(
       coop, call,
       [&](std::uint32_t number) {
-        const auto all = static_cast<std::uint32_t>((call.bytes + kPieceBytes - 1) / kPieceBytes);
+        const auto all = static_cast<std::uint32_t>((call.bytes + kChunkBytes - 1) / kChunkBytes);
         const std::uint32_t begin = block * each, left = all - begin;
         return PacketSlice{packets_of(call, number), number | kPacketFlag,
                            left < each ? left : each, all, begin};

@@ -84,7 +84,7 @@ struct Request {
   int pe;
   bool blocking = false;
   TransferKind kind = TransferKind::kInline;
-  std::uint32_t piece = 0;  ///< bytes of the last WQE
+  std::uint32_t chunk = 0;  ///< bytes of the last WQE
   const char* local = nullptr;
   const char* remote = nullptr;
   std::size_t bytes = 0;   ///< 0: no transfer is left
@@ -95,7 +95,7 @@ struct Request {
   bool beyond = false;               ///< an address may be in registered memory
 
   GSHMEM_FN bool empty() const { return bytes == 0 && !target; }
-  GSHMEM_FN std::uint32_t next_piece() const {
+  GSHMEM_FN std::uint32_t next_chunk() const {
     std::uint32_t most = kind == TransferKind::kInline ? kInlineBytes : state->nic.max_message;
     if (kind == TransferKind::kFetch && most > sizeof(slot->data)) most = sizeof(slot->data);
     return bytes < most ? static_cast<std::uint32_t>(bytes) : most;
@@ -106,10 +106,10 @@ struct Request {
   }
   /// Advances to the data after the last chunk.
   GSHMEM_FN void advance() {
-    local += piece;
-    remote += piece;
-    bytes -= piece;
-    piece = 0;
+    local += chunk;
+    remote += chunk;
+    bytes -= chunk;
+    chunk = 0;
   }
 };
 
@@ -235,31 +235,31 @@ GSHMEM_OUTLINE void free_scratch(abi::ScratchSlot* slot) { store_release(&slot->
 
 /// Builds the images of the next chunk of a transfer: inline, or between heaps.
 GSHMEM_OUTLINE void make_inline(Request& request, Post& post) {
-  request.piece = request.next_piece();
+  request.chunk = request.next_chunk();
   std::uint32_t* payload =
-      image_inline(post.entries, remote_address(post, request.remote), request.piece);
-  load_payload(payload, request.local, request.piece);
+      image_inline(post.entries, remote_address(post, request.remote), request.chunk);
+  load_payload(payload, request.local, request.chunk);
 }
 GSHMEM_OUTLINE void make_between_heaps(Request& request, Post& post) {
-  request.piece = request.next_piece();
+  request.chunk = request.next_chunk();
   image_transfer(post.entries,
                  request.kind == TransferKind::kWrite ? Opcode::kRdmaWrite : Opcode::kRdmaRead,
                  remote_address(post, request.remote), local_address(post, request.nic_address()),
-                 request.piece);
+                 request.chunk);
 }
 /// If data of READs may arrive after their completion, a DUMP of the last bytes that waits for the
 /// READ carries the completion: it ends when the NIC has read what it had written.
 GSHMEM_OUTLINE void make_dump(const Request& request, Post& post) {
   if (!(post.state->nic.flags & abi::kNicReadNeedsDump)) return;
-  const std::uint32_t bytes = request.piece < 4 ? request.piece : 4;
-  image_dump(post.entries, 4, local_address(post, request.nic_address() + request.piece - bytes),
+  const std::uint32_t bytes = request.chunk < 4 ? request.chunk : 4;
+  image_dump(post.entries, 4, local_address(post, request.nic_address() + request.chunk - bytes),
              bytes);
 }
 
 /// Builds the image of the atomic, after a transfer of one entry if there is one. (It has two
 /// steps: one would take more registers than both.)
 GSHMEM_OUTLINE void make_operands(const Request& request, Post& post) {
-  post.entries.second = request.piece == 0 ? 0 : 4;
+  post.entries.second = request.chunk == 0 ? 0 : 4;
   image_amo_operands(post.entries, post.entries.second, request.amo);
 }
 GSHMEM_OUTLINE void make_amo_addresses(Request& request, Post& post) {
@@ -284,7 +284,7 @@ GSHMEM_OUTLINE bool next_image(Request& request, Post& post) {
       if (request.kind != TransferKind::kWrite) make_dump(request, post);
     }
   }
-  const bool behind = request.kind == TransferKind::kWrite && request.piece == request.bytes;
+  const bool behind = request.kind == TransferKind::kWrite && request.chunk == request.bytes;
   if (request.target && (behind || request.bytes == 0)) {
     make_operands(request, post);
     make_amo_addresses(request, post);
@@ -296,7 +296,7 @@ GSHMEM_OUTLINE bool next_image(Request& request, Post& post) {
 enum class KeyedPart : std::uint32_t { kRemote, kLocal, kSecond };
 /// Stores the key of an address in registered memory into the image.
 GSHMEM_OUTLINE void use_registered_key(const Request& request, Post& post, KeyedPart part) {
-  const bool carries = request.piece != 0;
+  const bool carries = request.chunk != 0;
   std::uint32_t at = 1;
   KeyUse use = carries ? KeyUse::kPayload : KeyUse::kAtomic;
   if (part == KeyedPart::kLocal) {
@@ -313,7 +313,7 @@ GSHMEM_OUTLINE void use_registered_key(const Request& request, Post& post, Keyed
 
 /// Copies the fetched data from the scratch slot to its destination.
 GSHMEM_OUTLINE void take_result(const Request& request) {
-  copy_fetched(const_cast<char*>(request.local), request.slot, request.piece);
+  copy_fetched(const_cast<char*>(request.local), request.slot, request.chunk);
 }
 
 /// Executes the call step by step, on one thread. A scratch slot is not freed after a failure: a

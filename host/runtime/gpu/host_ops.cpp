@@ -150,10 +150,10 @@ void CudaHostOps::launch(CUstream stream, const Call& call, const abi::DeviceSta
 /// would wait for the kernel with its lock held, and an executor that copies for that very kernel
 /// needs the lock (a get of 256 KiB over libfabric never ended). So all data passes through pinned
 /// memory of the library, and this thread waits only for the stream.
-template <class Piece>
-void CudaHostOps::staged(std::size_t bytes, const Piece& piece) {
+template <class Chunk>
+void CudaHostOps::staged(std::size_t bytes, const Chunk& chunk) {
   for (std::size_t at = 0; at < bytes; at += kStagingBytes) {
-    piece(at, std::min(kStagingBytes, bytes - at));
+    chunk(at, std::min(kStagingBytes, bytes - at));
   }
 }
 
@@ -182,10 +182,10 @@ void CudaHostOps::put(void* dest, const void* source, std::size_t bytes, int pe)
   char* staging = state_.heap + offsetof(abi::InternalArea, staging);
   guarded([&] {
     const bool direct = on_gpu(source);
-    staged(bytes, [&](std::size_t at, std::size_t piece) {
+    staged(bytes, [&](std::size_t at, std::size_t chunk) {
       const char* from = static_cast<const char*>(source) + at;
-      copy_async(staging, direct ? from : std::memcpy(pinned_, from, piece), piece, stream_);
-      launch(Call::transfer(CallKind::kPut, "put", static_cast<char*>(dest) + at, staging, piece,
+      copy_async(staging, direct ? from : std::memcpy(pinned_, from, chunk), chunk, stream_);
+      launch(Call::transfer(CallKind::kPut, "put", static_cast<char*>(dest) + at, staging, chunk,
                             pe, true));
       // Afterwards the pinned memory is free again.
       GSHMEM_CU(&cuda_, cuStreamSynchronize, stream_);
@@ -200,16 +200,16 @@ void CudaHostOps::get(void* dest, const void* source, std::size_t bytes, int pe)
   char* staging = state_.heap + offsetof(abi::InternalArea, staging);
   guarded([&] {
     const bool direct = on_gpu(dest);
-    staged(bytes, [&](std::size_t at, std::size_t piece) {
+    staged(bytes, [&](std::size_t at, std::size_t chunk) {
       launch(Call::transfer(CallKind::kGet, "get", staging, static_cast<const char*>(source) + at,
-                            piece, pe, true));
+                            chunk, pe, true));
       // No copy is queued after the kernel: it could delay those of an executor that serves the
       // kernel.
       GSHMEM_CU(&cuda_, cuStreamSynchronize, stream_);
       char* to = static_cast<char*>(dest) + at;
-      copy_async(direct ? to : pinned_, staging, piece, stream_);
+      copy_async(direct ? to : pinned_, staging, chunk, stream_);
       GSHMEM_CU(&cuda_, cuStreamSynchronize, stream_);
-      if (!direct) std::memcpy(to, pinned_, piece);
+      if (!direct) std::memcpy(to, pinned_, chunk);
     });
   });
 }

@@ -82,9 +82,9 @@ class CudaHostOps final : public device::HostOps {
               std::uint64_t* answer, unsigned threads);
   [[nodiscard]] unsigned threads_for(const device::Call& call) const;
   void launch(const device::Call& call) { launch(stream_, call, state_, nullptr, 1); }
-  /// Calls `piece(offset, bytes)` for each part of a transfer that fits into the staging memory.
-  template <class Piece>
-  void staged(std::size_t bytes, const Piece& piece);
+  /// Calls `chunk(offset, bytes)` for each part of a transfer that fits into the staging memory.
+  template <class Chunk>
+  void staged(std::size_t bytes, const Chunk& chunk);
   [[nodiscard]] bool on_gpu(const void* address) const;
   /// Is it CUDA memory, or host memory that is registered with CUDA? Then it can be copied without
   /// waiting.
