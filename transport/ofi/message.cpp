@@ -45,7 +45,7 @@ void MessageBuffer::set_header(const MessageHeader& header) {
 
 MessageBuffers::MessageBuffers(Lanes& lanes, MemoryAccess& heap, MessageBuffer::Role role,
                                const Shape& shape, CompletionSink& sink)
-    : shares_(shape.count, shape.peers) {
+    : quota_(shape.count, shape.peers) {
   const std::size_t alignment = shape.payload_bytes > 0 ? kPayloadAlignment : kLine;
   const std::size_t header = (sizeof(MessageHeader) + alignment - 1) / alignment * alignment;
   // A multiple of the alignment, as payloads are.
@@ -66,8 +66,8 @@ MessageBuffers::MessageBuffers(Lanes& lanes, MemoryAccess& heap, MessageBuffer::
 }
 
 MessageBuffer* MessageBuffers::acquire(int pe) {
-  if (!shares_.may_take(pe)) return nullptr;
-  shares_.take(pe);
+  if (!quota_.may_take(pe)) return nullptr;
+  quota_.take(pe);
   MessageBuffer* buffer = free_.back();
   free_.pop_back();
   buffer->pe = pe;
@@ -75,7 +75,7 @@ MessageBuffer* MessageBuffers::acquire(int pe) {
 }
 
 void MessageBuffers::release(MessageBuffer& buffer) {
-  shares_.give_back(buffer.pe);
+  quota_.release(buffer.pe);
   buffer.state = MessageBuffer::State::kFree;
   buffer.operation = nullptr;
   buffer.answers = nullptr;

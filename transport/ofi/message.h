@@ -118,7 +118,7 @@ class MessageBuffers {
   LaneMemory registered_;
   std::deque<MessageBuffer> buffers_;
   std::vector<MessageBuffer*> free_;
-  Shares shares_;
+  PeerQuota quota_;
 };
 
 }  // namespace gshmem::ofi

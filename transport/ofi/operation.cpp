@@ -59,7 +59,7 @@ std::string Operation::describe() const {
 }
 
 OperationPool::OperationPool(std::uint8_t* memory, std::size_t count, std::size_t peers)
-    : shares_(count, peers) {
+    : quota_(count, peers) {
   for (std::size_t i = 0; i < count; ++i) {
     Operation& operation = operations_.emplace_back();
     operation.scratch = memory + i * kScratchBytes;
@@ -68,8 +68,8 @@ OperationPool::OperationPool(std::uint8_t* memory, std::size_t count, std::size_
 }
 
 Operation* OperationPool::acquire(Peer& peer) {
-  if (!shares_.may_take(peer.pe)) return nullptr;
-  shares_.take(peer.pe);
+  if (!quota_.may_take(peer.pe)) return nullptr;
+  quota_.take(peer.pe);
   Operation* operation = free_.back();
   free_.pop_back();
   operation->peer = &peer;
@@ -77,7 +77,7 @@ Operation* OperationPool::acquire(Peer& peer) {
 }
 
 void OperationPool::release(Operation* operation) {
-  shares_.give_back(operation->peer->pe);
+  quota_.release(operation->peer->pe);
   operation->reset();
   free_.push_back(operation);
 }

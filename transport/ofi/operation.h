@@ -5,7 +5,7 @@
 #include "transport/nic/decode.h"
 #include "transport/ofi/fabric.h"
 #include "transport/ofi/lanes.h"
-#include "transport/ofi/shares.h"
+#include "transport/ofi/peer_quota.h"
 
 #include <gshmem/abi/mlx5.h>
 
@@ -196,7 +196,7 @@ class OperationPool {
  private:
   std::deque<Operation> operations_;
   std::vector<Operation*> free_;
-  Shares shares_;
+  PeerQuota quota_;
 };
 
 }  // namespace gshmem::ofi

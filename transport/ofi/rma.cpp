@@ -69,9 +69,9 @@ std::string RmaEngine::awaits(const Operation& operation) const {
 
 RmaEngine::Piece* RmaEngine::acquire(Operation& operation, std::size_t lane, Use use) {
   std::vector<Piece*>& free = lanes_[lane].free;
-  Shares& shares = lanes_[lane].shares;
-  if (free.empty() || !shares.may_take(operation.peer->pe)) return nullptr;
-  shares.take(operation.peer->pe);
+  PeerQuota& quota = lanes_[lane].quota;
+  if (free.empty() || !quota.may_take(operation.peer->pe)) return nullptr;
+  quota.take(operation.peer->pe);
   Piece* piece = free.back();
   free.pop_back();
   piece->operation = &operation;
@@ -82,7 +82,7 @@ RmaEngine::Piece* RmaEngine::acquire(Operation& operation, std::size_t lane, Use
 
 void RmaEngine::release(Piece& piece) {
   Lane& lane = lanes_[piece.lane];
-  if (piece.operation != nullptr) lane.shares.give_back(piece.operation->peer->pe);
+  if (piece.operation != nullptr) lane.quota.release(piece.operation->peer->pe);
   lane.free.push_back(&piece);
 }
 
@@ -163,7 +163,7 @@ void RmaEngine::issue_chunks(Operation& operation, bool more) {
     const bool last = chunk.bytes == operation.left();
     // This is only set if the next call is sure to find space.
     const bool follows = (more && last) || (!last && !is_spread(operation));
-    if (follows && !lanes_[lane].free.empty() && lanes_[lane].shares.may_take(operation.peer->pe))
+    if (follows && !lanes_[lane].free.empty() && lanes_[lane].quota.may_take(operation.peer->pe))
       flags |= FI_MORE;
     if (!accepted(*piece, post_chunk(*piece, flags))) return;
     lanes_[lane].unrung = (flags & FI_MORE) != 0;

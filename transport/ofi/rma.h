@@ -66,10 +66,10 @@ class RmaEngine final : public Engine, private CompletionSink {
     Chunk chunk;  ///< for kData
   };
   struct Lane {
-    Lane(std::size_t size, std::size_t peers) : shares(size, peers) {}
+    Lane(std::size_t size, std::size_t peers) : quota(size, peers) {}
     std::deque<Piece> pieces;  ///< as many as the endpoint's queue has slots
     std::vector<Piece*> free;
-    Shares shares;
+    PeerQuota quota;
     /// Calls were made with FI_MORE and none after them: the device may not know of them.
     bool unrung = false;
   };

@@ -10,10 +10,10 @@
 
 namespace gshmem::ofi {
 
-class Shares {
+class PeerQuota {
  public:
-  Shares(std::size_t places, std::size_t peers)
-      : each_(places / (2 * peers)), rest_(places - each_ * peers), has_(peers) {}
+  PeerQuota(std::size_t slots, std::size_t peers)
+      : each_(slots / (2 * peers)), rest_(slots - each_ * peers), has_(peers) {}
 
   [[nodiscard]] bool may_take(int pe) const {
     const std::size_t has = has_[static_cast<std::size_t>(pe)];
@@ -22,7 +22,7 @@ class Shares {
   void take(int pe) {
     if (has_[static_cast<std::size_t>(pe)]++ >= each_) --rest_;
   }
-  void give_back(int pe) {
+  void release(int pe) {
     if (--has_[static_cast<std::size_t>(pe)] >= each_) ++rest_;
   }
 
