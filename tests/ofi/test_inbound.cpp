@@ -3,7 +3,7 @@
 #include "transport/ofi/inbound.h"
 
 #include "transport/ofi/work_queues.h"
-#include "transport/ofi/rest.h"
+#include "transport/ofi/idle_wait.h"
 
 #include <catch2/catch.hpp>
 

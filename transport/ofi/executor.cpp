@@ -90,7 +90,7 @@ void Executor::run() noexcept {
     if (busy) busy_at_ = now;
     const bool look = busy || setup_.polling != Polling::kSpin || ++looks % kRoundsPerLook == 0;
     if (look) now = Clock::now();
-    if (!busy) rest(setup_.polling, now - busy_at_);
+    if (!busy) idle_wait(setup_.polling, now - busy_at_);
   }
 }
 

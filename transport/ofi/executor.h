@@ -5,7 +5,7 @@
 
 #include "transport/ofi/active_messages.h"
 #include "transport/ofi/probes.h"
-#include "transport/ofi/rest.h"
+#include "transport/ofi/idle_wait.h"
 #include "transport/ofi/rma.h"
 #include "transport/ofi/work_queues.h"
 

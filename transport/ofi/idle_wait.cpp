@@ -1,4 +1,4 @@
-#include "transport/ofi/rest.h"
+#include "transport/ofi/idle_wait.h"
 
 #include "host/base/files.h"
 #include "transport/nic/pci_distance.h"
@@ -45,15 +45,15 @@ Cores own_cores() {
   return cores;
 }
 
-std::optional<long> rest_ns(Polling polling, Clock::duration idle) {
+std::optional<long> idle_wait_ns(Polling polling, Clock::duration idle) {
   if (polling == Polling::kSpin) return std::nullopt;
   if (idle < kYield) return 0;
   if (idle < kDoze) return kDozeNs;
   return idle < kIdle ? kSleepNs : kIdleNs;
 }
 
-void rest(Polling polling, Clock::duration idle) {
-  const std::optional<long> ns = rest_ns(polling, idle);
+void idle_wait(Polling polling, Clock::duration idle) {
+  const std::optional<long> ns = idle_wait_ns(polling, idle);
   if (!ns) return;
   const timespec time{0, *ns};
   *ns == 0 ? std::this_thread::yield() : static_cast<void>(nanosleep(&time, nullptr));

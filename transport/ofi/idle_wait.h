@@ -32,9 +32,9 @@ struct Cores {
 
 /// Returns how long to sleep after a round without work; 0: yield; nothing: poll on. `idle` is the
 /// time since the last round with work.
-[[nodiscard]] std::optional<long> rest_ns(Polling polling, Clock::duration idle);
-/// Waits as rest_ns decides.
-void rest(Polling polling, Clock::duration idle);
+[[nodiscard]] std::optional<long> idle_wait_ns(Polling polling, Clock::duration idle);
+/// Waits as idle_wait_ns decides.
+void idle_wait(Polling polling, Clock::duration idle);
 
 /// Binds the calling thread to cores near to a PCI function. Returns false if it may use none of
 /// them. `sysfs` is "/sys".
