@@ -9,7 +9,7 @@
 #include "transport/ofi/message.h"
 #include "transport/ofi/ofi_nic.h"
 #include "transport/ofi/provider.h"
-#include "transport/ofi/verdict.h"
+#include "transport/ofi/provider_error.h"
 
 #include <rdma/fi_domain.h>
 #include <rdma/fi_endpoint.h>
@@ -224,10 +224,10 @@ TEST_CASE("a NIC describes its features, and has a doorbell for each queue", "[o
 TEST_CASE("errors of providers are distinguished", "[ofi]") {
   if (!have_libfabric()) return;
   using Errors = std::vector<int>;
-  const auto verdict = [](const char* provider, int error) {
+  const auto text_of = [](const char* provider, int error) {
     const ofi::InfoPtr info(ofi::Library::get().dupinfo(nullptr));
     info->fabric_attr->prov_name = strdup(provider);
-    const ofi::Verdict said =
+    const ofi::ProviderError said =
         ofi::judge(*info, {.error = error, .bytes = 0, .text = "why"}, "WRITE");
     CHECK(said.failure.text == "WRITE: why");
     CHECK(int{said.failure.vendor} == (said.failure.syndrome == 0x15 ? 0x81 : 0));
@@ -237,21 +237,21 @@ TEST_CASE("errors of providers are distinguished", "[ofi]") {
   for (const char* provider : {"efa", "cxi", "verbs;ofi_rxm", "tcp;ofi_rxm", "tcp"}) {
     INFO(provider);
     for (const int error : Errors{FI_ENORX, FI_EAGAIN})
-      CHECK(verdict(provider, error) == "0x16 again");
+      CHECK(text_of(provider, error) == "0x16 again");
     for (const int error : Errors{FI_EACCES, FI_EPERM, FI_EKEYREJECTED, FI_ENOKEY})
-      CHECK(verdict(provider, error) == "0x13");
-    CHECK(verdict(provider, FI_EFAULT) == "0x04");
+      CHECK(text_of(provider, error) == "0x13");
+    CHECK(text_of(provider, FI_EFAULT) == "0x04");
     for (const int error : Errors{FI_EMSGSIZE, FI_ETOOSMALL, FI_ETRUNC})
-      CHECK(verdict(provider, error) == "0x01");
+      CHECK(text_of(provider, error) == "0x01");
     for (const int error :
          Errors{FI_ECONNREFUSED, FI_ECONNRESET, FI_ECONNABORTED, FI_ENOTCONN, FI_ESHUTDOWN,
                 FI_ETIMEDOUT, FI_EHOSTDOWN, FI_EHOSTUNREACH, FI_ENETDOWN, FI_ENETUNREACH, EPIPE})
-      CHECK(verdict(provider, error) == "0x15 lost");
+      CHECK(text_of(provider, error) == "0x15 lost");
     const bool connected = std::string(provider) != "efa" && std::string(provider) != "cxi";
     for (const int error : Errors{FI_ENOENT, FI_ECANCELED, FI_EIO})
-      CHECK(verdict(provider, error) == (connected ? "0x15 lost" : "0x15"));
+      CHECK(text_of(provider, error) == (connected ? "0x15 lost" : "0x15"));
     const bool efa = std::string(provider) == "efa";
-    CHECK(verdict(provider, FI_EINVAL) == (efa ? "0x13" : "0x14"));
-    CHECK(verdict(provider, FI_EOTHER) == "0x14");
+    CHECK(text_of(provider, FI_EINVAL) == (efa ? "0x13" : "0x14"));
+    CHECK(text_of(provider, FI_EOTHER) == "0x14");
   }
 }

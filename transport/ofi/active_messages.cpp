@@ -1,7 +1,7 @@
 // Construction, copies and messages. The code for requests and answers has files of its own.
 #include "transport/ofi/active_messages.h"
 
-#include "transport/ofi/verdict.h"
+#include "transport/ofi/provider_error.h"
 
 #include <sys/uio.h>
 
@@ -178,14 +178,14 @@ void ActiveMessages::completed(Context& context, const Completion& completion) {
 
 void ActiveMessages::sent(MessageBuffer& buffer, const Completion& completion) {
   if (completion.error != 0) {
-    Verdict verdict =
+    ProviderError provider_error =
         judge(setup_.lanes.first().info(), completion, strprintf("message to PE %d", buffer.pe));
-    if (verdict.transient) return send_again(buffer);
-    if (verdict.peer_lost) lose(peer_of(buffer), verdict.failure.text);
+    if (provider_error.transient) return send_again(buffer);
+    if (provider_error.peer_lost) lose(peer_of(buffer), provider_error.failure.text);
     if (buffer.role == Role::kReply)
       GSHMEM_DEBUG("reply to PE %d: %s", buffer.pe, std::string(completion.text).c_str());
     else if (!buffer.answered)
-      finish_request(buffer, verdict.failure);
+      finish_request(buffer, provider_error.failure);
   }
   if (buffer.role == Role::kReply) {
     release(buffer);

@@ -1,7 +1,7 @@
 #include "transport/ofi/executor.h"
 
 #include "host/base/thread.h"
-#include "transport/ofi/verdict.h"
+#include "transport/ofi/provider_error.h"
 
 #include <sys/prctl.h>
 

@@ -1,7 +1,7 @@
 #include "transport/ofi/probes.h"
 
 #include "host/base/fd.h"
-#include "transport/ofi/verdict.h"
+#include "transport/ofi/provider_error.h"
 
 #include <rdma/fi_rma.h>
 
@@ -125,12 +125,12 @@ void Probes::completed(Context& context, const Completion& completion) {
     ++peer.answers;
     end_greeting(probe, "");
   } else {
-    const Verdict verdict =
+    const ProviderError provider_error =
         judge(lanes_.first().info(), completion, strprintf("PE %d cannot be reached", peer.pe));
-    if (verdict.transient)
+    if (provider_error.transient)
       to_send_.push_back(&probe);
     else
-      end_greeting(probe, verdict.failure.text);
+      end_greeting(probe, provider_error.failure.text);
   }
 }
 

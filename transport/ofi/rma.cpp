@@ -1,6 +1,6 @@
 #include "transport/ofi/rma.h"
 
-#include "transport/ofi/verdict.h"
+#include "transport/ofi/provider_error.h"
 
 #include <rdma/fi_atomic.h>
 #include <rdma/fi_rma.h>
@@ -100,10 +100,10 @@ bool RmaEngine::accepted(Piece& piece, ssize_t result) {
   }
   const int error = static_cast<int>(-result);
   const std::string text = Library::get().text(error);
-  Verdict verdict =
+  ProviderError provider_error =
       judge(setup_.lanes.first().info(), {.error = error, .text = text}, operation.describe());
-  if (verdict.peer_lost) lose(*operation.peer, verdict.failure.text);
-  operation.fail(std::move(verdict.failure));
+  if (provider_error.peer_lost) lose(*operation.peer, provider_error.failure.text);
+  operation.fail(std::move(provider_error.failure));
   return false;
 }
 
@@ -289,11 +289,12 @@ void RmaEngine::read_lanes() {
 void RmaEngine::flushed_own(std::size_t lane, const Completion& completion) {
   --own_flush_.flying;
   if (completion.error != 0) {
-    Verdict verdict = judge(setup_.lanes.first().info(), completion, "READ of the own heap");
-    if (verdict.transient)
+    ProviderError provider_error =
+        judge(setup_.lanes.first().info(), completion, "READ of the own heap");
+    if (provider_error.transient)
       own_flush_.to_read |= 1u << lane;
     else
-      own_flush_.why = std::move(verdict.failure);
+      own_flush_.why = std::move(provider_error.failure);
   }
   if (own_flush_.flying > 0 || own_flush_.to_read != 0) return;
   const OwnFlush flush = std::exchange(own_flush_, {});
@@ -320,15 +321,16 @@ void RmaEngine::completed(Context& context, const Completion& completion) {
 
 void RmaEngine::failed(Piece& piece, const Completion& completion) {
   Operation& operation = *piece.operation;
-  Verdict verdict = judge(setup_.lanes.first().info(), completion, operation.describe());
-  if (verdict.transient && piece.use == Use::kData) {
+  ProviderError provider_error =
+      judge(setup_.lanes.first().info(), completion, operation.describe());
+  if (provider_error.transient && piece.use == Use::kData) {
     again_.push_back(&piece);
     return;
   }
-  if (verdict.peer_lost) lose(*operation.peer, verdict.failure.text);
+  if (provider_error.peer_lost) lose(*operation.peer, provider_error.failure.text);
   operation.peer->bytes -= piece.chunk.bytes;
   release(piece);
-  operation.piece_fails(std::move(verdict.failure));
+  operation.piece_fails(std::move(provider_error.failure));
 }
 
 void RmaEngine::ended(Piece& piece) {

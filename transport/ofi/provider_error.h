@@ -8,15 +8,15 @@
 
 namespace gshmem::ofi {
 
-struct Verdict {
+struct ProviderError {
   Failure failure;
   /// The error concerns the peer, not only the operation: the peer is unreachable.
   bool peer_lost = false;
   bool transient = false;  ///< nothing was executed, and another try may succeed
 };
 /// `what` names the operation: "WRITE of 8 bytes to PE 3".
-[[nodiscard]] Verdict judge(const fi_info& info, const Completion& completion,
-                            const std::string& what);
+[[nodiscard]] ProviderError judge(const fi_info& info, const Completion& completion,
+                                  const std::string& what);
 
 /// Marks a peer as lost, for all its queues; the first reason is kept.
 void lose(Peer& peer, const std::string& why);

@@ -1,4 +1,4 @@
-#include "transport/ofi/verdict.h"
+#include "transport/ofi/provider_error.h"
 
 namespace gshmem::ofi {
 namespace {
@@ -12,7 +12,7 @@ bool has_connections(const fi_info& info) {
 
 }  // namespace
 
-Verdict judge(const fi_info& info, const Completion& completion, const std::string& what) {
+ProviderError judge(const fi_info& info, const Completion& completion, const std::string& what) {
   using abi::Syndrome;
   const std::string text = what + ": " + std::string(completion.text);
   switch (completion.error) {
