@@ -4,7 +4,7 @@
 #include "tests/ofi/job.h"
 #include "tests/patience.h"
 
-#include "transport/ofi/probes.h"
+#include "transport/ofi/liveness.h"
 
 #include <rdma/fi_errno.h>
 
@@ -124,13 +124,13 @@ TEST_CASE("a peer of later queues gets a greeting, and no other peer gets a seco
       peer.ways[lane].probe_key = rig.pool.keys[lane];
       peer.probe_base = rig.pool.remote_base;
     }
-  ofi::Probes probes(rig.lanes, peers, rig.pool, kPool - 32);
+  ofi::Liveness liveness(rig.lanes, peers, rig.pool, kPool - 32);
   for (unsigned lap = 1; lap < 3; ++lap) {
-    probes.expect(peers[lap - 1]);
-    CHECK(probes.progress());
-    CHECK_FALSE(probes.progress());
+    liveness.expect(peers[lap - 1]);
+    CHECK(liveness.progress());
+    CHECK_FALSE(liveness.progress());
     CHECK(rig.reads() == kNics * lap);
     rig.lanes.poll();
-    probes.wait(std::chrono::seconds(20));
+    liveness.wait(std::chrono::seconds(20));
   }
 }

@@ -20,7 +20,7 @@ constexpr unsigned kRoundsPerLook = 16;
 
 Executor::Executor(const Setup& setup)
     : setup_(setup),
-      probes_(setup.lanes, setup.peers, setup.pool, setup.probe_offset),
+      liveness_(setup.lanes, setup.peers, setup.pool, setup.probe_offset),
       queues_(setup.doorbells),
       reported_(setup.peers.size()) {}
 
@@ -28,7 +28,7 @@ void Executor::add(WorkQueue queue) { added_.push_back(std::move(queue)); }
 
 void Executor::hand_over() {
   handed_over_ += added_.size();
-  for (WorkQueue& queue : added_) probes_.expect(queue.peer());
+  for (WorkQueue& queue : added_) liveness_.expect(queue.peer());
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     for (WorkQueue& queue : std::exchange(added_, {})) handover_.push_back(std::move(queue));
@@ -39,7 +39,7 @@ void Executor::hand_over() {
 void Executor::start() {
   hand_over();
   if (!thread_.joinable()) thread_ = start_thread([this] { run(); });
-  probes_.wait(setup_.connects_within);
+  liveness_.wait(setup_.connects_within);
 }
 
 void Executor::call(std::function<void()> what) {
@@ -96,7 +96,7 @@ void Executor::run() noexcept {
 
 void Executor::breaks(const std::exception& error) {
   broken_ = true;
-  probes_.give_up(error.what());
+  liveness_.give_up(error.what());
   setup_.on_error(Error(GSHMEMX_ERROR_NIC, error.what()), -1);
   for (Peer& peer : setup_.peers) lose(peer, error.what());
   reported_.assign(reported_.size(), true);
@@ -118,7 +118,7 @@ bool Executor::round(Clock::time_point now) {
 
 bool Executor::move_data() {
   bool busy = setup_.lanes.poll();
-  busy |= probes_.progress();
+  busy |= liveness_.progress();
   if (setup_.messages != nullptr) busy |= setup_.messages->progress();
   if (setup_.rma != nullptr) busy |= setup_.rma->progress();
   return busy;
@@ -128,7 +128,7 @@ void Executor::watch(Clock::time_point now) {
   watch_at_ = now + kWatch;
   queues_.find_overdue(setup_.services, now);
   for (const WorkQueue& queue : queues_.all())
-    if (const auto since = queue.waiting_since()) probes_.waiting(queue.peer().pe, *since, now);
+    if (const auto since = queue.waiting_since()) liveness_.waiting(queue.peer().pe, *since, now);
   for (std::size_t pe = 0; pe < setup_.peers.size(); ++pe) {
     if (setup_.peers[pe].lost.empty() || reported_[pe] || now < setup_.peers[pe].report_at)
       continue;

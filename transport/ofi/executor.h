@@ -4,7 +4,7 @@
 #pragma once
 
 #include "transport/ofi/active_messages.h"
-#include "transport/ofi/probes.h"
+#include "transport/ofi/liveness.h"
 #include "transport/ofi/idle_wait.h"
 #include "transport/ofi/rma.h"
 #include "transport/ofi/work_queues.h"
@@ -29,7 +29,7 @@ class Executor {
     std::vector<Peer>& peers;
     QueueServices services;
     const LaneMemory& pool;              ///< the memory that has ...
-    std::uint64_t probe_offset = 0;      ///< ... a word for Probes
+    std::uint64_t probe_offset = 0;      ///< ... a word for Liveness
     std::uint64_t* doorbells = nullptr;  ///< doorbells of all queues, in order
     int pe = 0;
     Clock::duration connects_within{};  ///< 0 = for ever
@@ -47,7 +47,7 @@ class Executor {
   [[nodiscard]] std::size_t count() const { return handed_over_ + added_.size(); }
 
   /// Starts the thread, or passes it the queues added since. Waits until all PEs to which these
-  /// lead, and none did before, have answered on each lane. Errors: see Probes::wait.
+  /// lead, and none did before, have answered on each lane. Errors: see Liveness::wait.
   void start();
   /// Runs `what` on the thread, which alone may call the provider, and returns or throws its
   /// result. Without a thread the caller runs it.
@@ -67,7 +67,7 @@ class Executor {
   void breaks(const std::exception& error);
 
   Setup setup_;
-  Probes probes_;
+  Liveness liveness_;
   WorkQueues queues_;  ///< used by the thread only
   std::deque<WorkQueue> added_;
   std::size_t handed_over_ = 0;

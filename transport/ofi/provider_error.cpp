@@ -49,8 +49,8 @@ ProviderError judge(const fi_info& info, const Completion& completion, const std
     case FI_ENOENT:
     case FI_ECANCELED:
     case FI_EIO:
-      // With other providers the codes mean little: the probe of probes.h decides whether the peer
-      // is lost.
+      // With other providers the codes mean little: the probe of liveness.h decides whether the
+      // peer is lost.
       return {.failure = failure(Syndrome::kRetryExceeded, text),
               .peer_lost = has_connections(info)};
     default:

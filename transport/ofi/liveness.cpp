@@ -1,4 +1,4 @@
-#include "transport/ofi/probes.h"
+#include "transport/ofi/liveness.h"
 
 #include "host/base/fd.h"
 #include "transport/ofi/provider_error.h"
@@ -22,7 +22,8 @@ constexpr auto kRefused = seconds(5);
 
 }  // namespace
 
-Probes::Probes(Lanes& lanes, std::vector<Peer>& peers, const LaneMemory& memory, std::uint64_t word)
+Liveness::Liveness(Lanes& lanes, std::vector<Peer>& peers, const LaneMemory& memory,
+                   std::uint64_t word)
     : lanes_(lanes),
       memory_(memory),
       landing_(memory.base + word + sizeof(std::uint64_t)),
@@ -31,7 +32,7 @@ Probes::Probes(Lanes& lanes, std::vector<Peer>& peers, const LaneMemory& memory,
   for (Peer& peer : peers) probes_.push_back({{{}, this}, &peer, peer.home});
 }
 
-void Probes::expect(Peer& peer) {
+void Liveness::expect(Peer& peer) {
   const auto pe = static_cast<std::size_t>(peer.pe);
   if (known_[pe]) return;
   known_[pe] = true;
@@ -44,7 +45,7 @@ void Probes::expect(Peer& peer) {
   any_new_.store(true, std::memory_order_relaxed);  // the lock orders the rest
 }
 
-void Probes::wait(Clock::duration patience) {
+void Liveness::wait(Clock::duration patience) {
   std::unique_lock<std::mutex> lock(mutex_);
   const auto ended = [this] { return left_ == 0 || !failure_.empty(); };
   if (patience.count() > 0)
@@ -62,7 +63,7 @@ void Probes::wait(Clock::duration patience) {
   });
 }
 
-bool Probes::progress() {
+bool Liveness::progress() {
   if (any_new_.load(std::memory_order_relaxed)) {
     const std::lock_guard<std::mutex> lock(mutex_);
     to_send_.insert(to_send_.end(), new_.begin(), new_.end());
@@ -78,7 +79,7 @@ bool Probes::progress() {
   return taken > 0;
 }
 
-void Probes::waiting(int pe, Clock::time_point since, Clock::time_point now) {
+void Liveness::waiting(int pe, Clock::time_point since, Clock::time_point now) {
   Probe& probe = probes_.at(static_cast<std::size_t>(pe));
   Peer& peer = *probe.peer;
   if (probe.flying || !peer.lost.empty()) return;
@@ -100,7 +101,7 @@ void Probes::waiting(int pe, Clock::time_point since, Clock::time_point now) {
   }
 }
 
-bool Probes::send(Probe& probe) {
+bool Liveness::send(Probe& probe) {
   const Way& way = probe.peer->ways[probe.lane];
   const ssize_t result =
       fi_read(lanes_[probe.lane].endpoint(), landing_, sizeof(std::uint64_t),
@@ -113,7 +114,7 @@ bool Probes::send(Probe& probe) {
   return true;
 }
 
-void Probes::completed(Context& context, const Completion& completion) {
+void Liveness::completed(Context& context, const Completion& completion) {
   auto& probe = static_cast<Probe&>(context);
   Peer& peer = *probe.peer;
   if (!probe.greets) {
@@ -134,7 +135,7 @@ void Probes::completed(Context& context, const Completion& completion) {
   }
 }
 
-void Probes::end_greeting(const Probe& greeting, const std::string& why) {
+void Liveness::end_greeting(const Probe& greeting, const std::string& why) {
   const std::lock_guard<std::mutex> lock(mutex_);
   --unanswered_[static_cast<std::size_t>(greeting.peer->pe)];
   --left_;
@@ -142,7 +143,7 @@ void Probes::end_greeting(const Probe& greeting, const std::string& why) {
   if (left_ == 0 || !failure_.empty()) changed_.notify_all();
 }
 
-void Probes::give_up(const std::string& why) {
+void Liveness::give_up(const std::string& why) {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (left_ > 0 && failure_.empty()) failure_ = why;
   changed_.notify_all();

@@ -18,10 +18,10 @@
 
 namespace gshmem::ofi {
 
-class Probes final : private CompletionSink {
+class Liveness final : private CompletionSink {
  public:
   /// `memory` holds the word for peers at `word`. The 8 bytes after it receive the words of peers.
-  Probes(Lanes& lanes, std::vector<Peer>& peers, const LaneMemory& memory, std::uint64_t word);
+  Liveness(Lanes& lanes, std::vector<Peer>& peers, const LaneMemory& memory, std::uint64_t word);
 
   // For the thread that starts queues.
   void expect(Peer& peer);  ///< has an effect the first time only
