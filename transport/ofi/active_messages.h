@@ -2,11 +2,11 @@
 // executes them on its own heap and replies. This is used for GPU heaps without GPUDirect RMA, for
 // GSHMEM_GDR=off, and for atomics that the NIC does not support. Several messages of a queue are
 // pending at the same time. They are numbered, and the target executes them in that order
-// (inbound.h). Invariant: every message finds a posted buffer, because each PE keeps at most
+// (reorder.h). Invariant: every message finds a posted buffer, because each PE keeps at most
 // `window` requests to a peer unanswered and posts buffers for all of them.
 #pragma once
 
-#include "transport/ofi/inbound.h"
+#include "transport/ofi/reorder.h"
 #include "transport/ofi/message.h"
 #include "transport/ofi/rma.h"
 
@@ -66,7 +66,7 @@ class ActiveMessages final : public Engine,
   void finish_request(MessageBuffer& request, const Failure& why);
 
   // For the side that executes requests.
-  struct Served : Inbound {
+  struct Served : Reorder {
     int pe = -1;          ///< owner of the queue, once it is known
     bool listed = false;  ///< it is in to_serve_
   };

@@ -62,7 +62,7 @@ struct MessageBuffer : Context {
   Role role = Role::kReceive;
   State state = State::kFree;  ///< state of a request or a reply
   bool answered = true;        ///< the request waits for no reply, or no longer
-  bool begun = false;          ///< the queue that it belongs to has begun it (Inbound::next)
+  bool begun = false;          ///< the queue that it belongs to has begun it (Reorder::next)
   int pe = -1;                 ///< the other PE
   std::size_t index = 0;       ///< index among the buffers of its role
   std::size_t lane = 0;        ///< lane of a receive

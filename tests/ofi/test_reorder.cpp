@@ -1,6 +1,6 @@
 // Tests the order of a queue's messages at their target, in whatever order they arrive; the search
 // among doorbells; and how an executor without work waits.
-#include "transport/ofi/inbound.h"
+#include "transport/ofi/reorder.h"
 
 #include "transport/ofi/work_queues.h"
 #include "transport/ofi/idle_wait.h"
@@ -24,10 +24,10 @@
 #include <vector>
 
 using namespace gshmem;
-using ofi::Inbound;
 using ofi::MessageBuffer;
 using ofi::MessageHeader;
 using ofi::MessageKind;
+using ofi::Reorder;
 
 namespace {
 
@@ -86,7 +86,7 @@ TEST_CASE("messages are executed in the order of their numbers, atomics after th
     messages.add(kind, group, pieces);
   }
   // At most 64 are pending, with the immediates of as many.
-  Inbound queue;
+  Reorder queue;
   std::size_t sent = 0, begun = 0, next_immediate = 0;
   std::vector<MessageBuffer*> flying;
   std::vector<std::uint32_t> writes;
@@ -133,7 +133,7 @@ TEST_CASE("an abandoned queue holds up no message", "[ofi]") {
   messages.add(MessageKind::kWrite);  // it never arrives
   MessageBuffer& waits = messages.add(MessageKind::kAtomic, 3, 2);
   MessageBuffer& later = messages.add(MessageKind::kWrite);
-  Inbound queue;
+  Reorder queue;
   CHECK(queue.take(waits));
   CHECK(queue.next() == nullptr);
   queue.abandon();

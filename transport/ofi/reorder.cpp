@@ -1,10 +1,10 @@
-#include "transport/ofi/inbound.h"
+#include "transport/ofi/reorder.h"
 
 #include <algorithm>
 
 namespace gshmem::ofi {
 
-bool Inbound::take(MessageBuffer& buffer) {
+bool Reorder::take(MessageBuffer& buffer) {
   const std::uint32_t number = buffer.header().number;
   const auto same = [&](const MessageBuffer* waits) { return waits->header().number == number; };
   // Numbers wrap around: a number that is half of the range ahead is an old one.
@@ -15,14 +15,14 @@ bool Inbound::take(MessageBuffer& buffer) {
   return true;
 }
 
-void Inbound::arrived(std::uint32_t group) {
+void Reorder::arrived(std::uint32_t group) {
   if (!arrived_) arrived_ = std::make_unique<std::array<std::uint32_t, kGroups>>();
   ++(*arrived_)[group % kGroups];
 }
 
 /// Implements the rule of InfiniBand (work_queue.cpp, may_begin): reads may overlap each other and
 /// later writes, and writes may overlap each other. An atomic waits for all earlier requests.
-bool Inbound::may_begin(const MessageHeader& header) const {
+bool Reorder::may_begin(const MessageHeader& header) const {
   switch (header.kind) {
     case MessageKind::kWrite:
       return atomics_ == 0;
@@ -35,7 +35,7 @@ bool Inbound::may_begin(const MessageHeader& header) const {
   }
 }
 
-MessageBuffer* Inbound::next() {
+MessageBuffer* Reorder::next() {
   const auto turn = [&](const MessageBuffer* waits) { return waits->header().number == next_; };
   const auto found = abandoned_ ? waiting_.begin() : std::ranges::find_if(waiting_, turn);
   if (found == waiting_.end()) return nullptr;
@@ -54,7 +54,7 @@ MessageBuffer* Inbound::next() {
   return buffer;
 }
 
-void Inbound::put_back(MessageBuffer& buffer) {
+void Reorder::put_back(MessageBuffer& buffer) {
   const MessageHeader& header = buffer.header();
   waiting_.push_back(&buffer);
   if (abandoned_) return;
@@ -64,7 +64,7 @@ void Inbound::put_back(MessageBuffer& buffer) {
     (*arrived_)[header.group % kGroups] += header.pieces;
 }
 
-void Inbound::ended(const MessageHeader& header) {
+void Reorder::ended(const MessageHeader& header) {
   if (header.kind == MessageKind::kWrite) --writes_;
   if (header.kind == MessageKind::kRead) --reads_;
   if (header.kind == MessageKind::kAtomic) --atomics_;

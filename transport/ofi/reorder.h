@@ -13,7 +13,7 @@
 
 namespace gshmem::ofi {
 
-class Inbound {
+class Reorder {
  public:
   /// Accepts a message that has arrived. Returns false if its number was received before, or is
   /// invalid.
