@@ -18,7 +18,7 @@ namespace {
 
 using net::Frame;
 using net::FrameKind;
-using Clock = SeenEnds::Time::clock;
+using Clock = UnexplainedDisconnects::Time::clock;
 
 constexpr double kLeaveSeconds = 1;
 /// Delays until the departure or the death of a PE is reported. In this time the end of another PE,

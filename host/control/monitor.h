@@ -9,7 +9,7 @@
 #include "host/base/deadline.h"
 #include "host/base/net/stream.h"
 #include "host/control/link.h"
-#include "host/control/seen_ends.h"
+#include "host/control/unexplained_disconnects.h"
 #include "host/control/tree.h"
 
 #include <poll.h>
@@ -109,7 +109,7 @@ class Monitor {
   std::optional<Deadline> leaving_;
   Others others_ = Others::kStay;  ///< valid while this PE leaves
   std::optional<Ending> ending_;
-  SeenEnds ends_;
+  UnexplainedDisconnects ends_;
   bool cause_known_ = false;  ///< news other than departures have been received from other PEs
   int tick_ms_ = 0;           ///< 0 = no ticks
   bool ended_ = false;        ///< set by the destructor

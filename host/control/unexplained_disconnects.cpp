@@ -1,41 +1,41 @@
-#include "host/control/seen_ends.h"
+#include "host/control/unexplained_disconnects.h"
 
 #include <algorithm>
 
 namespace gshmem::control {
 namespace {
 
-bool is_death(const SeenEnds::End& end) { return end.event != PeerEvent::kLeft; }
+bool is_death(const UnexplainedDisconnects::End& end) { return end.event != PeerEvent::kLeft; }
 
 }  // namespace
 
-void SeenEnds::add(const End& end) {
+void UnexplainedDisconnects::add(const End& end) {
   if (std::ranges::find(ends_, end.pe, &End::pe) == ends_.end()) ends_.push_back(end);
 }
 
-void SeenEnds::drop(int pe) {
+void UnexplainedDisconnects::drop(int pe) {
   std::erase_if(ends_, [&](const End& end) { return end.pe == pe; });
 }
 
-void SeenEnds::drop_departures() {
+void UnexplainedDisconnects::drop_departures() {
   std::erase_if(ends_, [](const End& end) { return !is_death(end); });
 }
 
-bool SeenEnds::has_death(int pe) const {
+bool UnexplainedDisconnects::has_death(int pe) const {
   return std::ranges::any_of(ends_, [&](const End& end) { return end.pe == pe && is_death(end); });
 }
 
-std::vector<SeenEnds::End>::const_iterator SeenEnds::next() const {
+std::vector<UnexplainedDisconnects::End>::const_iterator UnexplainedDisconnects::next() const {
   const auto death = std::ranges::find_if(ends_, is_death);
   return death != ends_.end() ? death : ends_.begin();
 }
 
-std::optional<SeenEnds::Time> SeenEnds::next_due() const {
+std::optional<UnexplainedDisconnects::Time> UnexplainedDisconnects::next_due() const {
   const auto end = next();
   return end == ends_.end() ? std::nullopt : std::optional(end->due);
 }
 
-std::optional<SeenEnds::End> SeenEnds::take_due(Time now) {
+std::optional<UnexplainedDisconnects::End> UnexplainedDisconnects::take_due(Time now) {
   const auto end = next();
   if (end == ends_.end() || end->due > now) return std::nullopt;
   const End taken = *end;

@@ -13,7 +13,7 @@
 
 namespace gshmem::control {
 
-class SeenEnds {
+class UnexplainedDisconnects {
  public:
   using Time = std::chrono::steady_clock::time_point;
   struct End {

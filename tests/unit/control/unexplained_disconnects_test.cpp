@@ -1,4 +1,4 @@
-#include "host/control/seen_ends.h"
+#include "host/control/unexplained_disconnects.h"
 
 #include <catch2/catch.hpp>
 
@@ -6,12 +6,14 @@ using namespace gshmem::control;
 
 namespace {
 
-SeenEnds::Time at(int ms) { return SeenEnds::Time(std::chrono::milliseconds(ms)); }
+UnexplainedDisconnects::Time at(int ms) {
+  return UnexplainedDisconnects::Time(std::chrono::milliseconds(ms));
+}
 
 }  // namespace
 
 TEST_CASE("the_first_death_that_any_pe_saw_is_reported") {
-  SeenEnds ends;
+  UnexplainedDisconnects ends;
   ends.add({.pe = 2, .event = PeerEvent::kUnreachable, .due = at(110)});
   ends.add({.pe = 1, .event = PeerEvent::kDied, .due = at(120)});
   CHECK(ends.size() == 2);
@@ -29,7 +31,7 @@ TEST_CASE("the_first_death_that_any_pe_saw_is_reported") {
 }
 
 TEST_CASE("a_departure_waits_for_a_death_that_is_seen_later") {
-  SeenEnds ends;
+  UnexplainedDisconnects ends;
   ends.add({.pe = 1, .event = PeerEvent::kLeft, .due = at(500)});
   ends.add({.pe = 2, .event = PeerEvent::kDied, .due = at(550)});
   CHECK_FALSE(ends.has_death(1));
@@ -40,7 +42,7 @@ TEST_CASE("a_departure_waits_for_a_death_that_is_seen_later") {
 }
 
 TEST_CASE("an_end_that_is_explained_is_not_reported") {
-  SeenEnds ends;
+  UnexplainedDisconnects ends;
   ends.add({.pe = 1, .event = PeerEvent::kDied, .due = at(100)});
   ends.drop(1);
   CHECK(ends.size() == 0);
