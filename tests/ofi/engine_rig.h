@@ -24,41 +24,41 @@ inline constexpr std::uint32_t kRemoteKey = 0x77;
 struct EngineRig : ofi::OperationOwner, ofi::FlushSink {
   explicit EngineRig(bool reads_trail = false, const std::string& provider = "efa-direct",
                      ofi::MemoryAccess* other = nullptr, std::size_t places = 0)
-      : lanes(open(provider, places)),
-        engine({.lanes = lanes,
+      : rails(open(provider, places)),
+        engine({.rails = rails,
                 .heap = heap,
                 .pool = pool,
                 .memories = memories,
                 .access = other != nullptr ? *other : *access,
-                .atomics = ofi::atomic_support(lanes.first().info(), lanes[0].endpoint()),
+                .atomics = ofi::atomic_support(rails.first().info(), rails[0].endpoint()),
                 .peers = peers,
                 .landing = kPool - 8,
                 .reads_trail = reads_trail}) {
     peers[0].pe = 0;
     peers[0].heap_base = heap.remote_base;
     peers[0].heap_bytes = kHeap;
-    for (std::size_t lane = 0; lane < kNics; ++lane) {
-      lanes[lane].insert({lanes[lane].address()});
-      peers[0].ways.push_back({lanes[lane].peer(0), heap.keys[lane], 0});
+    for (std::size_t rail = 0; rail < kNics; ++rail) {
+      rails[rail].insert({rails[rail].address()});
+      peers[0].ways.push_back({rails[rail].peer(0), heap.keys[rail], 0});
     }
   }
   EngineRig(const EngineRig&) = delete;
   ~EngineRig() {
-    lanes.close();
+    rails.close();
     CHECK(rules.violations().empty());
     rules.reset();
   }
-  static ofi::Lanes open(const std::string& provider, std::size_t places) {
+  static ofi::OfiRails open(const std::string& provider, std::size_t places) {
     fabric_double()->places = places;
     fabric_double()->offer({provider});
     fabric_double()->nics = int{kNics};
     std::vector<std::unique_ptr<ofi::Fabric>> fabrics;
     for (ofi::InfoPtr& info : ofi::choose_provider(ofi::Library::get(), {.nics = int{kNics}}))
       fabrics.push_back(std::make_unique<ofi::Fabric>(ofi::Library::get(), std::move(info), 64));
-    return ofi::Lanes(std::move(fabrics));
+    return ofi::OfiRails(std::move(fabrics));
   }
-  ofi::LaneMemory registered(std::vector<std::uint8_t>& memory) {
-    return lanes.register_memory({.base = memory.data(), .bytes = memory.size()}, ofi::kHeapAccess);
+  ofi::RailMemory registered(std::vector<std::uint8_t>& memory) {
+    return rails.register_memory({.base = memory.data(), .bytes = memory.size()}, ofi::kHeapAccess);
   }
   void changed(ofi::Operation&) override { ++changes; }
   void flushed(const ofi::Failure& failure) override {
@@ -92,10 +92,10 @@ struct EngineRig : ofi::OperationOwner, ofi::FlushSink {
   }
 
   FabricDouble& rules = *fabric_double();
-  ofi::Lanes lanes;
+  ofi::OfiRails rails;
   std::vector<std::uint8_t> heap_memory = std::vector<std::uint8_t>(kHeap);
   std::vector<std::uint8_t> pool_memory = std::vector<std::uint8_t>(kPool);
-  ofi::LaneMemory heap = registered(heap_memory), pool = registered(pool_memory);
+  ofi::RailMemory heap = registered(heap_memory), pool = registered(pool_memory);
   ofi::Memories memories;
   std::unique_ptr<ofi::MemoryAccess> access =
       ofi::make_memory_access({.base = heap_memory.data(), .bytes = kHeap});

@@ -4,7 +4,7 @@
 #include "tests/sanitizers/sanitizers.h"
 
 #include "transport/ofi/fabric.h"
-#include "transport/ofi/lanes.h"
+#include "transport/ofi/ofi_rails.h"
 #include "transport/ofi/memory_access.h"
 #include "transport/ofi/message.h"
 #include "transport/ofi/ofi_nic.h"

@@ -26,7 +26,7 @@ constexpr int kMany = 200;
 /// Messages between a PE and itself: atomics only, or data by copies that the test completes.
 struct MessageRig {
   explicit MessageRig(bool carries_data = false, bool flushes = false)
-      : messages({.lanes = rig.lanes,
+      : messages({.rails = rig.rails,
                   .heap = carries_data ? static_cast<ofi::MemoryAccess&>(copies) : *rig.access,
                   .peers = rig.peers,
                   .memories = rig.memories,
@@ -44,7 +44,7 @@ struct MessageRig {
   void rounds() {
     for (int round = 0; round < 4; ++round) {
       messages.progress();
-      rig.lanes.poll();
+      rig.rails.poll();
     }
   }
   /// Checks that an atomic succeeds.
@@ -93,16 +93,16 @@ TEST_CASE("a read of several chunks is flushed when all of it has arrived", "[of
   rig.engine.issue(read, false);
   CHECK(read.left() == 8);
   rig.rules.rtt = 0;
-  rig.lanes.poll();
+  rig.rails.poll();
   if (places == 2) {
     rig.engine.issue(read, false);
-    rig.lanes.poll();
+    rig.rails.poll();
     CHECK(read.in_flight == 1);  // the first
     CHECK(read.state == ofi::Operation::State::kIssued);
   }
   while (!read.done()) {
     if (read.state != ofi::Operation::State::kIssued) rig.engine.issue(read, false);
-    rig.lanes.poll();
+    rig.rails.poll();
   }
   CHECK(rig.word(512) == 0x1111);
   CHECK(rig.word(1024) == 0x2222);
@@ -124,7 +124,7 @@ TEST_CASE("results of atomics that are pending at the same time do not mix", "[o
     rig.engine.issue(atomic, false);
   }
   for (int round = 0; round < 2; ++round) {
-    rig.lanes.poll();
+    rig.rails.poll();
     rig.engine.progress();
   }
   CHECK(rig.word(64) == 0x1112);
@@ -146,7 +146,7 @@ TEST_CASE("calls that fail release their slots", "[ofi][double]") {
     operation.wqe.kind = nic::WqeKind::kWrite;
     rig.engine.issue(operation, false);
     REQUIRE(operation.state == ofi::Operation::State::kIssued);
-    rig.lanes.poll();
+    rig.rails.poll();
     if (error == FI_ENORX) rig.peers[0].lost = "gone";
     rig.engine.progress();
     CHECK(operation.done());

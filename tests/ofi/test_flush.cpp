@@ -24,11 +24,11 @@ TEST_CASE("a flush of the local heap is a read by each NIC", "[ofi][double]") {
     rig.engine.flush_own(rig);
     CHECK(rig.reads() == kNics * static_cast<unsigned>(lap));
     CHECK(rig.flushes == lap - 1);
-    rig.lanes.poll();
+    rig.rails.poll();
     CHECK(rig.flushes == lap);
     CHECK_FALSE(rig.why);
     rig.engine.progress();
-    rig.lanes.poll();
+    rig.rails.poll();
     CHECK(rig.reads() == kNics * static_cast<unsigned>(lap));
     CHECK(rig.flushes == lap);
   }
@@ -44,7 +44,7 @@ TEST_CASE("if data of reads arrives late, a read of the local heap follows each"
   operation.wqe.kind = read ? nic::WqeKind::kRead : nic::WqeKind::kWrite;
   rig.engine.issue(operation, false);
   CHECK(rig.reads() == (read ? 1u : 0u));
-  rig.lanes.poll();
+  rig.rails.poll();
   CHECK(rig.changes == 1);
   const bool more = trails && read;
   CHECK(operation.done() == !more);
@@ -59,7 +59,7 @@ TEST_CASE("if data of reads arrives late, a read of the local heap follows each"
   CHECK(rig.rules.calls() == rig.fetches({0}));
   CHECK(rig.reads() == 2);
   CHECK_FALSE(operation.done());
-  rig.lanes.poll();
+  rig.rails.poll();
   CHECK(operation.done());
   CHECK_FALSE(operation.failure);
   CHECK(rig.changes == 2);
@@ -110,7 +110,7 @@ TEST_CASE("an atomic is complete when its result is stored, or cannot be stored"
   access.refuses = how == "refused";
   rig.engine.issue(operation, false);
   CHECK_FALSE(rig.engine.progress());
-  rig.lanes.poll();
+  rig.rails.poll();
   CHECK(rig.word(64) == 42);
   if (how != "refused") {
     CHECK(access.stored == 40);
@@ -134,7 +134,7 @@ TEST_CASE("an atomic by a message is executed after a flush by the target's NICs
   if (!have_double()) return;
   const bool fails = GENERATE(false, true);
   EngineRig rig;
-  ofi::ActiveMessages messages({.lanes = rig.lanes,
+  ofi::ActiveMessages messages({.rails = rig.rails,
                                 .heap = *rig.access,
                                 .peers = rig.peers,
                                 .memories = rig.memories,
@@ -148,7 +148,7 @@ TEST_CASE("an atomic by a message is executed after a flush by the target's NICs
   operation.wqe.kind = nic::WqeKind::kFetchAdd;
   operation.wqe.swap_or_add = 2;
   messages.issue(operation, false);
-  rig.lanes.poll();
+  rig.rails.poll();
   messages.progress();
   CHECK(rig.reads() == kNics);
   CHECK(rig.word(64) == 40);
@@ -159,18 +159,18 @@ TEST_CASE("an atomic by a message is executed after a flush by the target's NICs
     ofi::Operation& second = rig.operation();
     second.wqe.kind = nic::WqeKind::kFetchAdd;
     second.wqe.swap_or_add = 2;
-    for (int round = 0; round < 2; ++round) rig.lanes.poll();
+    for (int round = 0; round < 2; ++round) rig.rails.poll();
     CHECK(operation.done());
     messages.issue(second, false);
-    rig.lanes.poll();
+    rig.rails.poll();
     rig.rules.errors = 1;
     messages.progress();
-    for (int round = 0; round < 3; ++round) rig.lanes.poll();
+    for (int round = 0; round < 3; ++round) rig.rails.poll();
     CHECK(int{second.failure.syndrome} == 0x13);
     CHECK(rig.word(64) == 42);
     return;
   }
-  for (int round = 0; round < 3; ++round) rig.lanes.poll();
+  for (int round = 0; round < 3; ++round) rig.rails.poll();
   CHECK(rig.word(64) == 42);
   CHECK(operation.done());
   CHECK(rig.word(512) == 40);

@@ -120,17 +120,17 @@ TEST_CASE("a peer of later queues gets a greeting, and no other peer gets a seco
   std::vector<ofi::Peer> peers(2, rig.peers[0]);
   peers[1].pe = 1;
   for (ofi::Peer& peer : peers)
-    for (std::size_t lane = 0; lane < kNics; ++lane) {
-      peer.ways[lane].probe_key = rig.pool.keys[lane];
+    for (std::size_t rail = 0; rail < kNics; ++rail) {
+      peer.ways[rail].probe_key = rig.pool.keys[rail];
       peer.probe_base = rig.pool.remote_base;
     }
-  ofi::Liveness liveness(rig.lanes, peers, rig.pool, kPool - 32);
+  ofi::Liveness liveness(rig.rails, peers, rig.pool, kPool - 32);
   for (unsigned lap = 1; lap < 3; ++lap) {
     liveness.expect(peers[lap - 1]);
     CHECK(liveness.progress());
     CHECK_FALSE(liveness.progress());
     CHECK(rig.reads() == kNics * lap);
-    rig.lanes.poll();
+    rig.rails.poll();
     liveness.wait(std::chrono::seconds(20));
   }
 }

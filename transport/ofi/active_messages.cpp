@@ -15,21 +15,21 @@ using Role = MessageBuffer::Role;
 using State = MessageBuffer::State;
 
 MessageSizes sizes_for(const ActiveMessages::Setup& setup) {
-  const Fabric& fabric = setup.lanes.first();
+  const Fabric& fabric = setup.rails.first();
   return message_sizes(setup.peers.size(), setup.carries_data, fabric.info().rx_attr->size,
                        fabric.able().max_send);
 }
 
 std::size_t receives_for(const ActiveMessages::Setup& setup, const MessageSizes& sizes,
-                         std::size_t lane) {
+                         std::size_t rail) {
   return sizes.receives(
       static_cast<std::size_t>(std::count_if(setup.peers.begin(), setup.peers.end(),
-                                             [&](const Peer& peer) { return peer.home == lane; })));
+                                             [&](const Peer& peer) { return peer.home == rail; })));
 }
 std::size_t all_receives_for(const ActiveMessages::Setup& setup, const MessageSizes& sizes) {
   std::size_t all = 0;
-  for (std::size_t lane = 0; lane < setup.lanes.count(); ++lane)
-    all += receives_for(setup, sizes, lane);
+  for (std::size_t rail = 0; rail < setup.rails.count(); ++rail)
+    all += receives_for(setup, sizes, rail);
   return all;
 }
 
@@ -43,19 +43,19 @@ std::size_t payload_of(const MessageHeader& header) {
 ActiveMessages::ActiveMessages(const Setup& setup)
     : setup_(setup),
       sizes_(sizes_for(setup)),
-      requests_(setup.lanes, setup.heap, Role::kRequest,
+      requests_(setup.rails, setup.heap, Role::kRequest,
                 {sizes_.requests, sizes_.payload, setup.peers.size()}, *this),
-      replies_(setup.lanes, setup.heap, Role::kReply,
+      replies_(setup.rails, setup.heap, Role::kReply,
                {sizes_.requests, sizes_.payload, setup.peers.size()}, *this),
-      receives_(setup.lanes, setup.heap, Role::kReceive,
+      receives_(setup.rails, setup.heap, Role::kReceive,
                 {all_receives_for(setup, sizes_), sizes_.payload, setup.peers.size()}, *this),
       served_(setup.max_queues) {
   std::size_t next = 0;
-  for (std::size_t lane = 0; lane < setup.lanes.count(); ++lane) {
-    setup_.lanes[lane].hand_immediates_to(this);
-    for (std::size_t n = receives_for(setup, sizes_, lane); n > 0; --n) {
+  for (std::size_t rail = 0; rail < setup.rails.count(); ++rail) {
+    setup_.rails[rail].hand_immediates_to(this);
+    for (std::size_t n = receives_for(setup, sizes_, rail); n > 0; --n) {
       MessageBuffer& buffer = receives_[next++];
-      buffer.lane = lane;
+      buffer.rail = rail;
       post_receive(buffer);
     }
   }
@@ -121,8 +121,8 @@ void ActiveMessages::copy_failed(MessageBuffer& buffer, const Error& error) {
 
 void ActiveMessages::post_receive(MessageBuffer& buffer) {
   const ssize_t result = fi_recv(
-      setup_.lanes[buffer.lane].endpoint(), buffer.memory, sizeof(MessageHeader) + sizes_.payload,
-      receives_.descriptor(buffer.lane), FI_ADDR_UNSPEC, static_cast<Context*>(&buffer));
+      setup_.rails[buffer.rail].endpoint(), buffer.memory, sizeof(MessageHeader) + sizes_.payload,
+      receives_.descriptor(buffer.rail), FI_ADDR_UNSPEC, static_cast<Context*>(&buffer));
   if (result == 0) return;
   if (result == -FI_EAGAIN) {
     to_post_.push_back(&buffer);
@@ -144,17 +144,17 @@ void ActiveMessages::send(MessageBuffer& buffer) {
     release(buffer);
     return;
   }
-  const std::size_t lane = peer.home;
+  const std::size_t rail = peer.home;
   iovec where{buffer.memory, sizeof(MessageHeader) + payload_of(buffer.header())};
-  void* descriptor = (request ? requests_ : replies_).descriptor(lane);
+  void* descriptor = (request ? requests_ : replies_).descriptor(rail);
   fi_msg message{};
   message.msg_iov = &where;
   message.desc = &descriptor;
   message.iov_count = 1;
-  message.addr = peer.ways[lane].address;
+  message.addr = peer.ways[rail].address;
   message.context = static_cast<Context*>(&buffer);
   // The reply confirms delivery, so the completion only has to tell that the buffer is free again.
-  const ssize_t result = fi_sendmsg(setup_.lanes[lane].endpoint(), &message, FI_COMPLETION);
+  const ssize_t result = fi_sendmsg(setup_.rails[rail].endpoint(), &message, FI_COMPLETION);
   buffer.state = State::kSent;
   if (result == 0) return;
   if (result == -FI_EAGAIN) return send_again(buffer);
@@ -179,7 +179,7 @@ void ActiveMessages::completed(Context& context, const Completion& completion) {
 void ActiveMessages::sent(MessageBuffer& buffer, const Completion& completion) {
   if (completion.error != 0) {
     ProviderError provider_error =
-        judge(setup_.lanes.first().info(), completion, strprintf("message to PE %d", buffer.pe));
+        judge(setup_.rails.first().info(), completion, strprintf("message to PE %d", buffer.pe));
     if (provider_error.transient) return send_again(buffer);
     if (provider_error.peer_lost) lose(peer_of(buffer), provider_error.failure.text);
     if (buffer.role == Role::kReply)

@@ -21,7 +21,7 @@ class ActiveMessages final : public Engine,
                              private FlushSink {
  public:
   struct Setup {
-    Lanes& lanes;
+    OfiRails& rails;
     MemoryAccess& heap;
     std::vector<Peer>& peers;  ///< indexed by PE
     int pe = 0;

@@ -20,7 +20,7 @@ constexpr unsigned kRoundsPerLook = 16;
 
 Executor::Executor(const Setup& setup)
     : setup_(setup),
-      liveness_(setup.lanes, setup.peers, setup.pool, setup.probe_offset),
+      liveness_(setup.rails, setup.peers, setup.pool, setup.probe_offset),
       queues_(setup.doorbells),
       reported_(setup.peers.size()) {}
 
@@ -117,7 +117,7 @@ bool Executor::round(Clock::time_point now) {
 }
 
 bool Executor::move_data() {
-  bool busy = setup_.lanes.poll();
+  bool busy = setup_.rails.poll();
   busy |= liveness_.progress();
   if (setup_.messages != nullptr) busy |= setup_.messages->progress();
   if (setup_.rma != nullptr) busy |= setup_.rma->progress();

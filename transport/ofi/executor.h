@@ -22,13 +22,13 @@ namespace gshmem::ofi {
 class Executor {
  public:
   struct Setup {
-    Lanes& lanes;
+    OfiRails& rails;
     MemoryAccess& heap;
     RmaEngine* rma = nullptr;            ///< null: not used
     ActiveMessages* messages = nullptr;  ///< null: not used
     std::vector<Peer>& peers;
     QueueServices services;
-    const LaneMemory& pool;              ///< the memory that has ...
+    const RailMemory& pool;              ///< the memory that has ...
     std::uint64_t probe_offset = 0;      ///< ... a word for Liveness
     std::uint64_t* doorbells = nullptr;  ///< doorbells of all queues, in order
     int pe = 0;
@@ -47,7 +47,7 @@ class Executor {
   [[nodiscard]] std::size_t count() const { return handed_over_ + added_.size(); }
 
   /// Starts the thread, or passes it the queues added since. Waits until all PEs to which these
-  /// lead, and none did before, have answered on each lane. Errors: see Liveness::wait.
+  /// lead, and none did before, have answered on each rail. Errors: see Liveness::wait.
   void start();
   /// Runs `what` on the thread, which alone may call the provider, and returns or throws its
   /// result. Without a thread the caller runs it.

@@ -22,9 +22,9 @@ constexpr auto kRefused = seconds(5);
 
 }  // namespace
 
-Liveness::Liveness(Lanes& lanes, std::vector<Peer>& peers, const LaneMemory& memory,
+Liveness::Liveness(OfiRails& rails, std::vector<Peer>& peers, const RailMemory& memory,
                    std::uint64_t word)
-    : lanes_(lanes),
+    : rails_(rails),
       memory_(memory),
       landing_(memory.base + word + sizeof(std::uint64_t)),
       known_(peers.size()),
@@ -37,8 +37,8 @@ void Liveness::expect(Peer& peer) {
   if (known_[pe]) return;
   known_[pe] = true;
   const std::lock_guard<std::mutex> lock(mutex_);
-  for (std::size_t lane = 0; lane < lanes_.count(); ++lane) {
-    new_.push_back(&greetings_.emplace_back(Probe{{{}, this}, &peer, lane, true}));
+  for (std::size_t rail = 0; rail < rails_.count(); ++rail) {
+    new_.push_back(&greetings_.emplace_back(Probe{{{}, this}, &peer, rail, true}));
     ++unanswered_[pe];
     ++left_;
   }
@@ -58,7 +58,7 @@ void Liveness::wait(Clock::duration patience) {
   require(silent == unanswered_.end(), GSHMEMX_ERROR_TIMEOUT, [&] {
     return strprintf(
         "PE %td has not answered over %s for %g s (GSHMEM_BOOTSTRAP_TIMEOUT, GSHMEM_TIMEOUT)%s",
-        silent - unanswered_.begin(), lanes_.first().info().fabric_attr->prov_name,
+        silent - unanswered_.begin(), rails_.first().info().fabric_attr->prov_name,
         std::chrono::duration<double>(patience).count(), descriptors_used_up_text().c_str());
   });
 }
@@ -102,10 +102,10 @@ void Liveness::waiting(int pe, Clock::time_point since, Clock::time_point now) {
 }
 
 bool Liveness::send(Probe& probe) {
-  const Way& way = probe.peer->ways[probe.lane];
+  const Way& way = probe.peer->ways[probe.rail];
   const ssize_t result =
-      fi_read(lanes_[probe.lane].endpoint(), landing_, sizeof(std::uint64_t),
-              memory_.descriptors[probe.lane], way.address, probe.peer->probe_base, way.probe_key,
+      fi_read(rails_[probe.rail].endpoint(), landing_, sizeof(std::uint64_t),
+              memory_.descriptors[probe.rail], way.address, probe.peer->probe_base, way.probe_key,
               static_cast<Context*>(&probe));
   if (result == 0) return true;
   if (result == -FI_EAGAIN) return false;
@@ -127,7 +127,7 @@ void Liveness::completed(Context& context, const Completion& completion) {
     end_greeting(probe, "");
   } else {
     const ProviderError provider_error =
-        judge(lanes_.first().info(), completion, strprintf("PE %d cannot be reached", peer.pe));
+        judge(rails_.first().info(), completion, strprintf("PE %d cannot be reached", peer.pe));
     if (provider_error.transient)
       to_send_.push_back(&probe);
     else

@@ -1,5 +1,5 @@
 // Checks whether peers answer, by READs of a word that each PE has for this purpose. The first
-// operation to each peer that a queue leads to is such a READ on every lane, a greeting. It makes
+// operation to each peer that a queue leads to is such a READ on every rail, a greeting. It makes
 // providers connect, and what they allocate and register for a connection must exist before kernels
 // run. Later a peer is probed when operations have waited for it for longer than kProbeAfter.
 // Providers fail pending operations on a connection that has ended, but not always, and never an
@@ -21,7 +21,7 @@ namespace gshmem::ofi {
 class Liveness final : private CompletionSink {
  public:
   /// `memory` holds the word for peers at `word`. The 8 bytes after it receive the words of peers.
-  Liveness(Lanes& lanes, std::vector<Peer>& peers, const LaneMemory& memory, std::uint64_t word);
+  Liveness(OfiRails& rails, std::vector<Peer>& peers, const RailMemory& memory, std::uint64_t word);
 
   // For the thread that starts queues.
   void expect(Peer& peer);  ///< has an effect the first time only
@@ -40,7 +40,7 @@ class Liveness final : private CompletionSink {
  private:
   struct Probe : Context {
     Peer* peer = nullptr;
-    std::size_t lane = 0;
+    std::size_t rail = 0;
     bool greets = false;
     // For a probe that is not a greeting:
     bool flying = false;
@@ -54,10 +54,10 @@ class Liveness final : private CompletionSink {
   void completed(Context& context, const Completion& completion) override;
   void end_greeting(const Probe& greeting, const std::string& why);
 
-  Lanes& lanes_;
-  const LaneMemory& memory_;
+  OfiRails& rails_;
+  const RailMemory& memory_;
   std::uint8_t* landing_;
-  std::deque<Probe> probes_;  ///< by PE, on the lane of its small transfers
+  std::deque<Probe> probes_;  ///< by PE, on the rail of its small transfers
   std::vector<bool> known_;   ///< by PE; used by the thread that starts queues
   std::vector<Probe*> to_send_;
   std::atomic<bool> any_new_{false};

@@ -1,9 +1,9 @@
 // Registered memory of the program outside of the heaps, by offsets from the heap's first byte: the
-// keys of this PE's lanes for it, and those of other PEs. Included by the engines and work queues.
+// keys of this PE's rails for it, and those of other PEs. Included by the engines and work queues.
 // Invariant: only the executor's thread uses it.
 #pragma once
 
-#include "transport/ofi/lanes.h"
+#include "transport/ofi/ofi_rails.h"
 
 #include <array>
 #include <cstdint>
@@ -18,13 +18,13 @@ namespace gshmem::ofi {
 struct RemoteMemory {
   std::uint32_t key = 0;   ///< the key that WQEs use
   std::uint64_t base = 0;  ///< the address that providers use, for RMA
-  std::array<std::uint64_t, kMaxLanes> keys{};
+  std::array<std::uint64_t, kMaxRails> keys{};
 };
 
 struct Memory {
   std::uint64_t begin = 0, bytes = 0;
   std::uint32_t key = 0;            ///< the key that WQEs use for this PE's memory
-  LaneMemory here;                  ///< the memory, registered with the lanes
+  RailMemory here;                  ///< the memory, registered with the rails
   std::vector<RemoteMemory> there;  ///< by PE; empty before all PEs have sent theirs
 };
 

@@ -43,7 +43,7 @@ void MessageBuffer::set_header(const MessageHeader& header) {
   std::memcpy(memory, &header, sizeof(header));
 }
 
-MessageBuffers::MessageBuffers(Lanes& lanes, MemoryAccess& heap, MessageBuffer::Role role,
+MessageBuffers::MessageBuffers(OfiRails& rails, MemoryAccess& heap, MessageBuffer::Role role,
                                const Shape& shape, CompletionSink& sink)
     : quota_(shape.count, shape.peers) {
   const std::size_t alignment = shape.payload_bytes > 0 ? kPayloadAlignment : kLine;
@@ -52,7 +52,7 @@ MessageBuffers::MessageBuffers(Lanes& lanes, MemoryAccess& heap, MessageBuffer::
   const std::size_t each = header + shape.payload_bytes;
   const std::size_t bytes = shape.count * each + alignment;
   memory_ = heap.allocate(bytes);
-  registered_ = lanes.register_memory({.base = memory_.get(), .bytes = bytes}, FI_SEND | FI_RECV);
+  registered_ = rails.register_memory({.base = memory_.get(), .bytes = bytes}, FI_SEND | FI_RECV);
   const std::size_t odd = reinterpret_cast<std::uintptr_t>(memory_.get()) % alignment;
   std::uint8_t* payload = memory_.get() + (alignment - odd) % alignment + header;
   for (std::size_t i = 0; i < shape.count; ++i, payload += each) {

@@ -65,7 +65,7 @@ struct MessageBuffer : Context {
   bool begun = false;          ///< the queue that it belongs to has begun it (Reorder::next)
   int pe = -1;                 ///< the other PE
   std::size_t index = 0;       ///< index among the buffers of its role
-  std::size_t lane = 0;        ///< lane of a receive
+  std::size_t rail = 0;        ///< rail of a receive
   Ticket ticket = kNoTicket;
   std::uint64_t request = 0;
   std::uint64_t local = 0;           ///< where the data of a READ is stored
@@ -87,7 +87,7 @@ struct MessageSizes {
   std::size_t payload = 0;  ///< maximum size of a message's payload, in bytes
   /// Number of this PE's requests at a time, and of others' requests that are being answered.
   std::size_t requests = 0;
-  /// Returns the receives of one lane: requests of those PEs that use it, and replies.
+  /// Returns the receives of one rail: requests of those PEs that use it, and replies.
   [[nodiscard]] std::size_t receives(std::size_t peers) const;
 };
 /// Returns the sizes for a job of `peers` PEs, whose messages carry data, or only atomics. `places`
@@ -96,13 +96,13 @@ struct MessageSizes {
 [[nodiscard]] MessageSizes message_sizes(std::size_t peers, bool carries_data, std::size_t places,
                                          std::size_t largest);
 
-/// The buffers of one role, in one block that is registered with all lanes.
+/// The buffers of one role, in one block that is registered with all rails.
 class MessageBuffers {
  public:
   struct Shape {
     std::size_t count, payload_bytes, peers;
   };
-  MessageBuffers(Lanes& lanes, MemoryAccess& heap, MessageBuffer::Role role, const Shape& shape,
+  MessageBuffers(OfiRails& rails, MemoryAccess& heap, MessageBuffer::Role role, const Shape& shape,
                  CompletionSink& sink);
   /// Returns a buffer for a message to that PE; null when the PE has used its share.
   [[nodiscard]] MessageBuffer* acquire(int pe);
@@ -111,11 +111,11 @@ class MessageBuffers {
   [[nodiscard]] std::size_t count() const { return buffers_.size(); }
   [[nodiscard]] std::deque<MessageBuffer>& all() { return buffers_; }
   [[nodiscard]] const std::deque<MessageBuffer>& all() const { return buffers_; }
-  [[nodiscard]] void* descriptor(std::size_t lane) const { return registered_.descriptors[lane]; }
+  [[nodiscard]] void* descriptor(std::size_t rail) const { return registered_.descriptors[rail]; }
 
  private:
   Staging memory_;
-  LaneMemory registered_;
+  RailMemory registered_;
   std::deque<MessageBuffer> buffers_;
   std::vector<MessageBuffer*> free_;
   PeerQuota quota_;

@@ -65,7 +65,7 @@ OfiNic::OfiNic(Setup setup)
   const std::size_t count = operations_for(setup_.size);
   const std::size_t bytes = count * kScratchBytes + 4 * sizeof(std::uint64_t);
   pool_memory_ = access_->allocate(bytes);
-  pool_ = setup_.lanes->register_memory({.base = pool_memory_.get(), .bytes = bytes},
+  pool_ = setup_.rails->register_memory({.base = pool_memory_.get(), .bytes = bytes},
                                         FI_READ | FI_WRITE | FI_REMOTE_READ);
   operations_ = std::make_unique<OperationPool>(pool_memory_.get(), count,
                                                 static_cast<std::size_t>(setup_.size));
@@ -91,19 +91,19 @@ void OfiNic::connect_peers(const std::vector<Reach>& all) {
     peer.heap_bytes = all[pe].heap_bytes;
     peer.heap_base = all[pe].heap_base;
     peer.probe_base = all[pe].probe_base;
-    peer.home = setup_.lanes->between(setup_.pe, peer.pe);
-    for (std::size_t lane = 0; lane < setup_.lanes->count(); ++lane)
-      peer.ways.push_back({.address = (*setup_.lanes)[lane].peer(peer.pe),
-                           .heap_key = all[pe].heap_keys[lane],
-                           .probe_key = all[pe].probe_keys[lane]});
+    peer.home = setup_.rails->between(setup_.pe, peer.pe);
+    for (std::size_t rail = 0; rail < setup_.rails->count(); ++rail)
+      peer.ways.push_back({.address = (*setup_.rails)[rail].peer(peer.pe),
+                           .heap_key = all[pe].heap_keys[rail],
+                           .probe_key = all[pe].probe_keys[rail]});
   }
   make_engines();
 }
 
 std::string OfiNic::describe() const {
   std::string what = "libfabric " + Library::get().version_text();
-  for (std::size_t lane = 0; lane < setup_.lanes->count(); ++lane)
-    what += (lane == 0 ? " " : " and ") + describe_provider((*setup_.lanes)[lane].info());
+  for (std::size_t rail = 0; rail < setup_.rails->count(); ++rail)
+    what += (rail == 0 ? " " : " and ") + describe_provider((*setup_.rails)[rail].info());
   what += setup_.path == Path::kRma ? ", RMA" : ", staged through host memory";
   what += atomics_by_messages() ? ", atomics by messages" : ", atomics by the NIC";
   return what + (setup_.polling == Polling::kSpin ? ", spinning" : ", sleeping when idle");
@@ -141,7 +141,7 @@ nic::Keys OfiNic::register_beside(const nic::Region& region) {
   memory.key = (registered_++ % kSerials + 1) << 16 | static_cast<std::uint32_t>(setup_.pe);
   const nic::Keys keys{.local = memory.key, .remote = memory.key, .atomic = memory.key};
   executor_->call([&] {
-    if (setup_.path == Path::kRma) memory.here = setup_.lanes->register_memory(region, kHeapAccess);
+    if (setup_.path == Path::kRma) memory.here = setup_.rails->register_memory(region, kHeapAccess);
     memories_.add(std::move(memory));
   });
   return keys;
@@ -150,7 +150,7 @@ nic::Keys OfiNic::register_beside(const nic::Region& region) {
 void OfiNic::unregister_memory(const nic::Region& region) noexcept {
   try {
     executor_->call([&] {
-      setup_.lanes->unregister_memory(memories_.at(region.offset).here);
+      setup_.rails->unregister_memory(memories_.at(region.offset).here);
       memories_.remove(region.offset);
     });
   } catch (const std::exception& error) {
@@ -176,18 +176,18 @@ void OfiNic::set_memory_infos(const nic::Region& region, const std::vector<std::
 }
 
 void OfiNic::make_engines() {
-  Lanes& lanes = *setup_.lanes;
+  OfiRails& rails = *setup_.rails;
   const bool rma = setup_.path == Path::kRma, on_gpu = setup_.heap.kind == nic::MemoryKind::kGpu;
   const std::uint64_t words = operations_->count() * kScratchBytes;
-  atomics_ = atomic_support(lanes.first().info(), lanes[0].endpoint());
+  atomics_ = atomic_support(rails.first().info(), rails[0].endpoint());
   const bool direct = rma && atomics_.complete();
-  const bool immediates = rma && !direct && lanes.first().able().immediates;
-  const bool words_twice = rma && !direct && access_->coherent() && !lanes.first().able().words;
+  const bool immediates = rma && !direct && rails.first().able().immediates;
+  const bool words_twice = rma && !direct && access_->coherent() && !rails.first().able().words;
   // For GPU memory: writes of NICs may become visible later than the messages about them.
-  const bool trails = rma && on_gpu && lanes.first().able().rdma && !setup_.gpu_orders_writes;
+  const bool trails = rma && on_gpu && rails.first().able().rdma && !setup_.gpu_orders_writes;
   if (rma)
     rma_ = std::make_unique<RmaEngine>(
-        RmaEngine::Setup{.lanes = lanes,
+        RmaEngine::Setup{.rails = rails,
                          .heap = setup_.heap_memory,
                          .pool = pool_,
                          .memories = memories_,
@@ -200,7 +200,7 @@ void OfiNic::make_engines() {
                          .reads_trail = trails});
   if (!direct)
     messages_ = std::make_unique<ActiveMessages>(ActiveMessages::Setup{
-        .lanes = lanes,
+        .rails = rails,
         .heap = *access_,
         .peers = peers_,
         .pe = setup_.pe,
@@ -210,7 +210,7 @@ void OfiNic::make_engines() {
         .remote_key = keys_.remote,
         .carries_data = !rma,
         .max_queues = setup_.max_queues,
-        .flusher = trails && !lanes.first().able().delivers ? rma_.get() : nullptr});
+        .flusher = trails && !rails.first().able().delivers ? rma_.get() : nullptr});
   if (!direct && on_gpu && setup_.heap.mapping == nullptr && setup_.pe == 0)
     GSHMEM_WARN(
         "atomics and signals of other PEs to this heap in GPU memory take two turns of the copy "
@@ -221,7 +221,7 @@ void OfiNic::make_engines() {
   if (!direct) atomics = messages_.get();
   const std::chrono::duration<double> timeout(setup_.timeout_seconds);
   executor_ = std::make_unique<Executor>(
-      Executor::Setup{.lanes = lanes,
+      Executor::Setup{.rails = rails,
                       .heap = *access_,
                       .rma = rma_.get(),
                       .messages = messages_.get(),
@@ -277,7 +277,7 @@ void OfiNic::start() { executor_->start(); }
 
 void OfiNic::stop() noexcept {
   if (executor_ != nullptr) executor_->stop();
-  setup_.lanes->close();
+  setup_.rails->close();
 }
 
 }  // namespace gshmem::ofi

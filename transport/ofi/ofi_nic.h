@@ -27,16 +27,16 @@ enum class Path { kRma, kStaged };
 /// The data that peers need to reach a PE; open_ofi exchanges it.
 struct Reach {
   std::uint64_t heap_bytes = 0, heap_base = 0, probe_base = 0;
-  std::array<std::uint64_t, kMaxLanes> heap_keys{}, probe_keys{};
+  std::array<std::uint64_t, kMaxRails> heap_keys{}, probe_keys{};
 };
 
 class OfiNic final : public nic::Nic {
  public:
   struct Setup {
-    std::unique_ptr<Lanes> lanes;
+    std::unique_ptr<OfiRails> rails;
     Path path = Path::kRma;
     nic::Region heap;
-    LaneMemory heap_memory;  ///< kRma: the registered heap
+    RailMemory heap_memory;  ///< kRma: the registered heap
     bool gpu_orders_writes = false;
     int pe = 0, size = 1;
     std::uint64_t job = 0;  ///< MessageHeader::job
@@ -51,7 +51,7 @@ class OfiNic final : public nic::Nic {
 
   [[nodiscard]] Reach reach() const;
   /// `all` has the data of every PE, including this one; `addresses` are in the order of
-  /// Fabric::insert, by lane.
+  /// Fabric::insert, by rail.
   void connect_peers(const std::vector<Reach>& all);
 
   [[nodiscard]] const char* name() const noexcept override { return "ofi"; }
@@ -89,11 +89,11 @@ class OfiNic final : public nic::Nic {
   std::uint32_t registered_ = 0;  ///< number of registrations outside the heap, ever made
   Memories memories_;
   std::vector<Peer> peers_;
-  // The members are in the order of creation; the lanes are closed before any of these is
+  // The members are in the order of creation; the rails are closed before any of these is
   // destroyed.
   std::unique_ptr<MemoryAccess> access_;
   Staging pool_memory_;
-  LaneMemory pool_;
+  RailMemory pool_;
   std::unique_ptr<OperationPool> operations_;
   std::unique_ptr<RmaEngine> rma_;
   std::unique_ptr<ActiveMessages> messages_;

@@ -15,10 +15,10 @@ namespace gshmem::nic {
 namespace {
 
 using ofi::Fabric;
-using ofi::LaneMemory;
-using ofi::Lanes;
 using ofi::Library;
+using ofi::OfiRails;
 using ofi::Path;
+using ofi::RailMemory;
 
 /// Number of queues in addition to those between PEs: those of user-created contexts.
 constexpr std::size_t kMoreQueues = 1024;
@@ -32,7 +32,7 @@ constexpr bool kOneBus = false;
 
 /// The message of a PE to the others after it has opened its side.
 struct Offer {
-  std::uint32_t lanes = 0;
+  std::uint32_t rails = 0;
   std::uint32_t rma = 0;    ///< the provider can access this PE's heap
   std::uint64_t cores = 0;  ///< hash of the cores of its host that it may use
   int host = 0;
@@ -47,13 +47,13 @@ std::string kind_of(const fi_info& info) {
 }
 
 struct Opened {
-  std::unique_ptr<Lanes> lanes;
-  LaneMemory heap;
+  std::unique_ptr<OfiRails> rails;
+  RailMemory heap;
   bool rma = false;
   std::string why_not_rma;
 };
 
-std::unique_ptr<Lanes> open_lanes(const OpenOptions& options, bool gpu_memory, bool staged) {
+std::unique_ptr<OfiRails> open_rails(const OpenOptions& options, bool gpu_memory, bool staged) {
   const Library& library = Library::get();
   std::vector<ofi::InfoPtr> infos =
       ofi::choose_provider(library, {.provider = options.config.ofi_provider,
@@ -69,7 +69,7 @@ std::unique_ptr<Lanes> open_lanes(const OpenOptions& options, bool gpu_memory, b
   std::vector<std::unique_ptr<Fabric>> fabrics;
   for (ofi::InfoPtr& info : infos)
     fabrics.push_back(std::make_unique<Fabric>(library, std::move(info), arrivals));
-  return std::make_unique<Lanes>(std::move(fabrics));
+  return std::make_unique<OfiRails>(std::move(fabrics));
 }
 
 /// Throws the error with GSHMEM_GDR=on, or if the machine has a network for GPUs. Otherwise the
@@ -90,13 +90,13 @@ Opened open_local(const OpenOptions& options) {
   Opened opened;
   if (options.config.gdr == Switch::kOff) {
     opened.why_not_rma = "GSHMEM_GDR=off";
-    opened.lanes = open_lanes(options, false, true);
+    opened.rails = open_rails(options, false, true);
     return opened;
   }
   const bool on_gpu = options.heap_kind == MemoryKind::kGpu;
   try {
-    opened.lanes = open_lanes(options, on_gpu, false);
-    opened.heap = opened.lanes->register_memory(options.heap, ofi::kHeapAccess);
+    opened.rails = open_rails(options, on_gpu, false);
+    opened.heap = opened.rails->register_memory(options.heap, ofi::kHeapAccess);
     opened.rma = true;
     return opened;
   } catch (const Error& error) {
@@ -104,8 +104,8 @@ Opened open_local(const OpenOptions& options) {
     stage_or_fail(options, error);
     opened.why_not_rma = error.what();
   }
-  opened.lanes = nullptr;
-  opened.lanes = open_lanes(options, false, true);
+  opened.rails = nullptr;
+  opened.rails = open_rails(options, false, true);
   return opened;
 }
 
@@ -163,25 +163,25 @@ std::unique_ptr<Nic> open_ofi(const OpenOptions& options) {
   offer.host = options.host;
   offer.cores = cores.hash;
   together(options.boot, [&] { opened = open_local(options); });
-  offer.lanes = static_cast<std::uint32_t>(opened.lanes->count());
+  offer.rails = static_cast<std::uint32_t>(opened.rails->count());
   offer.rma = opened.rma;
   offer.word = random_bits<std::uint64_t>();
-  const std::string kind = kind_of(opened.lanes->first().info());
+  const std::string kind = kind_of(opened.rails->first().info());
   std::snprintf(offer.provider, sizeof(offer.provider), "%s", kind.c_str());
   const std::vector<Offer> offers = allgather(options.boot, offer);
   agree(offers);
-  std::uint32_t lanes = offer.lanes;
-  for (const Offer& other : offers) lanes = std::min(lanes, other.lanes);
-  opened.lanes->keep(lanes);
-  for (std::size_t lane = 0; lane < lanes; ++lane)
-    exchange_addresses(options.boot, (*opened.lanes)[lane]);
+  std::uint32_t rails = offer.rails;
+  for (const Offer& other : offers) rails = std::min(rails, other.rails);
+  opened.rails->keep(rails);
+  for (std::size_t rail = 0; rail < rails; ++rail)
+    exchange_addresses(options.boot, (*opened.rails)[rail]);
 
   const bool rma = std::ranges::all_of(offers, [](const Offer& o) { return o.rma; });
   if (!rma) log_staging(options, opened);
   const int size = options.boot.size();
-  const std::string nic_pci = ofi::pci_of(opened.lanes->first().info());
+  const std::string nic_pci = ofi::pci_of(opened.rails->first().info());
   auto nic = std::make_unique<ofi::OfiNic>(ofi::OfiNic::Setup{
-      .lanes = std::move(opened.lanes),
+      .rails = std::move(opened.rails),
       .path = rma ? Path::kRma : Path::kStaged,
       .heap = options.heap,
       .heap_memory = opened.heap,

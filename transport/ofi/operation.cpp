@@ -42,7 +42,7 @@ void Operation::reset() {
   in_flight = 0;
   refused = told = counted = false;
   group = kNoGroup;
-  pieces = reserved = lanes = 0;
+  pieces = reserved = rails = 0;
   if (failure) failure = {};
   expected = 0;
   piece_ = 0;

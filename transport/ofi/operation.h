@@ -4,7 +4,7 @@
 
 #include "transport/nic/decode.h"
 #include "transport/ofi/fabric.h"
-#include "transport/ofi/lanes.h"
+#include "transport/ofi/ofi_rails.h"
 #include "transport/ofi/peer_quota.h"
 
 #include <gshmem/abi/mlx5.h>
@@ -35,8 +35,8 @@ struct Peer {
   std::uint64_t heap_bytes = 0;
   std::uint32_t remote_key = 0;                 ///< the key of the heap that WQEs use
   std::uint64_t heap_base = 0, probe_base = 0;  ///< addresses that providers use, for RMA
-  std::vector<Way> ways;                        ///< by lane
-  std::size_t home = 0;                         ///< lane of small transfers (Lanes::between)
+  std::vector<Way> ways;                        ///< by rail
+  std::size_t home = 0;                         ///< rail of small transfers (OfiRails::between)
   std::string lost;                             ///< the reason; empty while the PE is reachable
   Clock::time_point report_at{};                ///< when to report the loss to this PE
   std::uint64_t answers = 0;  ///< number of parts of operations that have ended successfully
@@ -103,7 +103,7 @@ struct Operation {
   std::uint32_t pieces = 0;  ///< number of chunks with the group; for the atomic: of all its writes
   /// Immediates of the peer that are reserved, one for each possible chunk.
   std::uint32_t reserved = 0;
-  std::uint32_t lanes = 0;  ///< a bit for each lane that has to be flushed before it ends
+  std::uint32_t rails = 0;  ///< a bit for each rail that has to be flushed before it ends
   Failure failure;          ///< the first failure
   Clock::time_point begun;
 

@@ -3,7 +3,7 @@
 #include "host/base/net/interfaces.h"
 #include "transport/ofi/environment.h"
 #include "transport/ofi/info_choice.h"
-#include "transport/ofi/lanes.h"
+#include "transport/ofi/ofi_rails.h"
 
 #include <rdma/fi_domain.h>
 #include <rdma/fi_endpoint.h>
@@ -127,7 +127,7 @@ std::vector<InfoPtr> try_provider(const Library& library, const std::string& tex
   EntryWish wish{.gpu_pci = wanted.gpu_pci,
                  .local_rank = wanted.local_rank,
                  .count = wanted.nics,
-                 .most = static_cast<int>(kMaxLanes)};
+                 .most = static_cast<int>(kMaxRails)};
   if (wanted.interface.empty()) {
     const InfoPtr list = ask(library, question);
     wish.addresses = wanted.addresses;

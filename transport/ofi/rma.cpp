@@ -14,7 +14,7 @@
 namespace gshmem::ofi {
 namespace {
 
-/// Transfers of at least kSpread bytes are spread over all lanes, in chunks of at least half of
+/// Transfers of at least kSpread bytes are spread over all rails, in chunks of at least half of
 /// that. Below that a chunk takes no longer than the calls for it.
 constexpr std::uint64_t kSpread = 256 * 1024, kPieceAlignment = 4096;
 /// If threads move the data, large transfers are split into chunks, so that a small one need not
@@ -45,20 +45,20 @@ std::uint64_t get(const std::uint8_t* from, std::uint64_t bytes) {
 
 RmaEngine::RmaEngine(const Setup& setup)
     : setup_(setup),
-      max_chunk_(setup.lanes.first().info().ep_attr->max_msg_size),
+      max_chunk_(setup.rails.first().info().ep_attr->max_msg_size),
       max_bytes_(~std::size_t{0}) {
-  if (!setup.lanes.first().able().rdma) {
+  if (!setup.rails.first().able().rdma) {
     max_chunk_ = std::min(max_chunk_, kThreadChunk);
     max_bytes_ = kThreadBytes;
   }
-  for (std::size_t i = 0; i < setup.lanes.count(); ++i) {
-    const std::size_t size = std::clamp<std::size_t>(setup.lanes[i].info().tx_attr->size, 1, 4096);
-    Lane& lane = lanes_.emplace_back(size, setup.peers.size());
+  for (std::size_t i = 0; i < setup.rails.count(); ++i) {
+    const std::size_t size = std::clamp<std::size_t>(setup.rails[i].info().tx_attr->size, 1, 4096);
+    Rail& rail = rails_.emplace_back(size, setup.peers.size());
     for (std::size_t n = size; n > 0; --n) {
-      Piece& piece = lane.pieces.emplace_back();
+      Piece& piece = rail.pieces.emplace_back();
       piece.sink = this;
-      piece.lane = i;
-      lane.free.push_back(&piece);
+      piece.rail = i;
+      rail.free.push_back(&piece);
     }
   }
 }
@@ -67,9 +67,9 @@ std::string RmaEngine::awaits(const Operation& operation) const {
   return strprintf("%u call(s) that the provider did not complete", operation.in_flight);
 }
 
-RmaEngine::Piece* RmaEngine::acquire(Operation& operation, std::size_t lane, Use use) {
-  std::vector<Piece*>& free = lanes_[lane].free;
-  PeerQuota& quota = lanes_[lane].quota;
+RmaEngine::Piece* RmaEngine::acquire(Operation& operation, std::size_t rail, Use use) {
+  std::vector<Piece*>& free = rails_[rail].free;
+  PeerQuota& quota = rails_[rail].quota;
   if (free.empty() || !quota.may_take(operation.peer->pe)) return nullptr;
   quota.take(operation.peer->pe);
   Piece* piece = free.back();
@@ -81,9 +81,9 @@ RmaEngine::Piece* RmaEngine::acquire(Operation& operation, std::size_t lane, Use
 }
 
 void RmaEngine::release(Piece& piece) {
-  Lane& lane = lanes_[piece.lane];
-  if (piece.operation != nullptr) lane.quota.release(piece.operation->peer->pe);
-  lane.free.push_back(&piece);
+  Rail& rail = rails_[piece.rail];
+  if (piece.operation != nullptr) rail.quota.release(piece.operation->peer->pe);
+  rail.free.push_back(&piece);
 }
 
 bool RmaEngine::accepted(Piece& piece, ssize_t result) {
@@ -101,14 +101,14 @@ bool RmaEngine::accepted(Piece& piece, ssize_t result) {
   const int error = static_cast<int>(-result);
   const std::string text = Library::get().text(error);
   ProviderError provider_error =
-      judge(setup_.lanes.first().info(), {.error = error, .text = text}, operation.describe());
+      judge(setup_.rails.first().info(), {.error = error, .text = text}, operation.describe());
   if (provider_error.peer_lost) lose(*operation.peer, provider_error.failure.text);
   operation.fail(std::move(provider_error.failure));
   return false;
 }
 
 void RmaEngine::issue(Operation& operation, bool more) {
-  if (operation.lanes != 0 && operation.left() == 0) {
+  if (operation.rails != 0 && operation.left() == 0) {
     if (flush(operation)) operation.state = Operation::State::kIssued;
   } else if (operation.wqe.is_atomic()) {
     issue_atomic(operation);
@@ -118,21 +118,21 @@ void RmaEngine::issue(Operation& operation, bool more) {
 }
 
 bool RmaEngine::is_spread(const Operation& operation) const {
-  return setup_.lanes.count() > 1 && operation.wqe.length >= kSpread;
+  return setup_.rails.count() > 1 && operation.wqe.length >= kSpread;
 }
 
 std::uint64_t RmaEngine::chunk_bytes(const Operation& operation) const {
   if (!is_spread(operation)) return max_chunk_;
-  const std::uint64_t each = operation.wqe.length / setup_.lanes.count();
+  const std::uint64_t each = operation.wqe.length / setup_.rails.count();
   const std::uint64_t whole = (each + kPieceAlignment) / kPieceAlignment * kPieceAlignment;
   return std::min(max_chunk_, std::max(whole, kSpread / 2));
 }
 
-/// Returns the lane of the chunk that begins `at` bytes after the start of the operation.
-std::size_t RmaEngine::lane_of(const Operation& operation, std::uint64_t at) const {
+/// Returns the rail of the chunk that begins `at` bytes after the start of the operation.
+std::size_t RmaEngine::rail_of(const Operation& operation, std::uint64_t at) const {
   const std::size_t home = operation.peer->home;
   if (!is_spread(operation)) return home;
-  return (home + at / chunk_bytes(operation)) % setup_.lanes.count();
+  return (home + at / chunk_bytes(operation)) % setup_.rails.count();
 }
 
 bool RmaEngine::reserve_immediates(Operation& operation) {
@@ -154,34 +154,34 @@ void RmaEngine::issue_chunks(Operation& operation, bool more) {
       operation.state = Operation::State::kIssued;
       return;
     }
-    const std::size_t lane = lane_of(operation, operation.wqe.length - operation.left());
+    const std::size_t rail = rail_of(operation, operation.wqe.length - operation.left());
     if (operation.peer->bytes + chunk.bytes > max_bytes_) return;
-    Piece* piece = acquire(operation, lane, Use::kData);
+    Piece* piece = acquire(operation, rail, Use::kData);
     if (piece == nullptr) return;
     piece->chunk = chunk;
-    std::uint64_t flags = flags_of(operation, chunk, lane);
+    std::uint64_t flags = flags_of(operation, chunk, rail);
     const bool last = chunk.bytes == operation.left();
     // This is only set if the next call is sure to find space.
     const bool follows = (more && last) || (!last && !is_spread(operation));
-    if (follows && !lanes_[lane].free.empty() && lanes_[lane].quota.may_take(operation.peer->pe))
+    if (follows && !rails_[rail].free.empty() && rails_[rail].quota.may_take(operation.peer->pe))
       flags |= FI_MORE;
     if (!accepted(*piece, post_chunk(*piece, flags))) return;
-    lanes_[lane].unrung = (flags & FI_MORE) != 0;
+    rails_[rail].unrung = (flags & FI_MORE) != 0;
     if (operation.group != Operation::kNoGroup) ++operation.pieces;
-    // Operations on another lane are not ordered after this one's completion.
-    const bool spread = lane != operation.peer->home;
-    if (spread && operation.group == Operation::kNoGroup && !setup_.lanes.first().able().delivers &&
+    // Operations on another rail are not ordered after this one's completion.
+    const bool spread = rail != operation.peer->home;
+    if (spread && operation.group == Operation::kNoGroup && !setup_.rails.first().able().delivers &&
         operation.writes())
-      operation.lanes |= 1u << lane;
+      operation.rails |= 1u << rail;
     if (operation.wqe.kind == nic::WqeKind::kRead && setup_.reads_trail)
-      operation.lanes |= 1u << lane;
+      operation.rails |= 1u << rail;
     operation.advance(chunk.bytes);
   }
 }
 
 std::uint64_t RmaEngine::flags_of(const Operation& operation, const Chunk& chunk,
-                                  std::size_t lane) const {
-  const Abilities& able = setup_.lanes[lane].able();
+                                  std::size_t rail) const {
+  const Abilities& able = setup_.rails[rail].able();
   if (operation.wqe.kind == nic::WqeKind::kRead) return FI_COMPLETION;
   std::uint64_t flags = FI_COMPLETION | able.completion;
   if (operation.group != Operation::kNoGroup) flags |= FI_REMOTE_CQ_DATA;
@@ -189,39 +189,39 @@ std::uint64_t RmaEngine::flags_of(const Operation& operation, const Chunk& chunk
   return flags;
 }
 
-RmaEngine::RemotePlace RmaEngine::remote_place(const Peer& peer, std::size_t lane,
+RmaEngine::RemotePlace RmaEngine::remote_place(const Peer& peer, std::size_t rail,
                                                std::uint64_t offset) const {
   const Memory* const beside = offset < peer.heap_bytes ? nullptr : setup_.memories.find(offset, 1);
-  if (beside == nullptr) return {peer.heap_base + offset, peer.ways[lane].heap_key};
+  if (beside == nullptr) return {peer.heap_base + offset, peer.ways[rail].heap_key};
   const RemoteMemory& there = beside->there[static_cast<std::size_t>(peer.pe)];
-  return {there.base + (offset - beside->begin), there.keys[lane]};
+  return {there.base + (offset - beside->begin), there.keys[rail]};
 }
 
 /// Returns the descriptor of local memory. All heaps have the same size.
-void* RmaEngine::descriptor_of(std::uint64_t offset, std::size_t lane) const {
+void* RmaEngine::descriptor_of(std::uint64_t offset, std::size_t rail) const {
   const Peer& own = setup_.peers[static_cast<std::size_t>(setup_.pe)];
   const Memory* const beside = offset < own.heap_bytes ? nullptr : setup_.memories.find(offset, 1);
-  return (beside == nullptr ? setup_.heap : beside->here).descriptors[lane];
+  return (beside == nullptr ? setup_.heap : beside->here).descriptors[rail];
 }
 
 ssize_t RmaEngine::post_chunk(const Piece& piece, std::uint64_t flags) {
   const Operation& operation = *piece.operation;
   const Peer& peer = *operation.peer;
   const Chunk& chunk = piece.chunk;
-  const Way& way = peer.ways[piece.lane];
+  const Way& way = peer.ways[piece.rail];
   void* local = setup_.heap.base + chunk.local;
   void* descriptor = nullptr;
   if (chunk.payload != nullptr) {
     const std::size_t at =
         static_cast<std::size_t>(chunk.payload - operation.wqe.inline_payload.data());
     local = operation.scratch + at;
-    descriptor = setup_.pool.descriptors[piece.lane];
+    descriptor = setup_.pool.descriptors[piece.rail];
     std::memcpy(local, chunk.payload, chunk.bytes);
   } else {
-    descriptor = descriptor_of(chunk.local, piece.lane);
+    descriptor = descriptor_of(chunk.local, piece.rail);
   }
   const iovec here{local, chunk.bytes};
-  const RemotePlace place = remote_place(peer, piece.lane, chunk.remote);
+  const RemotePlace place = remote_place(peer, piece.rail, chunk.remote);
   const fi_rma_iov there{place.address, chunk.bytes, place.key};
   fi_msg_rma message{};
   message.msg_iov = &here;
@@ -232,15 +232,15 @@ ssize_t RmaEngine::post_chunk(const Piece& piece, std::uint64_t flags) {
   message.rma_iov_count = 1;
   message.context = const_cast<Context*>(static_cast<const Context*>(&piece));
   message.data = immediate_of(*operation.outbound, operation.group);
-  fid_ep* const endpoint = setup_.lanes[piece.lane].endpoint();
+  fid_ep* const endpoint = setup_.rails[piece.rail].endpoint();
   if (operation.wqe.kind == nic::WqeKind::kRead) return fi_readmsg(endpoint, &message, flags);
   return fi_writemsg(endpoint, &message, flags);
 }
 
 ssize_t RmaEngine::post_read_of_heap(const Peer& peer, Piece& piece) {
-  const Way& way = peer.ways[piece.lane];
-  return fi_read(setup_.lanes[piece.lane].endpoint(), setup_.pool.base + setup_.landing,
-                 sizeof(std::uint64_t), setup_.pool.descriptors[piece.lane], way.address,
+  const Way& way = peer.ways[piece.rail];
+  return fi_read(setup_.rails[piece.rail].endpoint(), setup_.pool.base + setup_.landing,
+                 sizeof(std::uint64_t), setup_.pool.descriptors[piece.rail], way.address,
                  peer.heap_base, way.heap_key, static_cast<Context*>(&piece));
 }
 
@@ -249,17 +249,17 @@ ssize_t RmaEngine::post_read_of_heap(const Peer& peer, Piece& piece) {
 bool RmaEngine::flush(Operation& operation) {
   const bool reads = operation.wqe.kind == nic::WqeKind::kRead;
   const Peer& peer = reads ? setup_.peers[static_cast<std::size_t>(setup_.pe)] : *operation.peer;
-  for (std::size_t lane = 0; lane < setup_.lanes.count(); ++lane) {
-    if ((operation.lanes >> lane & 1) == 0) continue;
-    Piece* piece = acquire(operation, lane, Use::kFlush);
+  for (std::size_t rail = 0; rail < setup_.rails.count(); ++rail) {
+    if ((operation.rails >> rail & 1) == 0) continue;
+    Piece* piece = acquire(operation, rail, Use::kFlush);
     if (piece == nullptr || !accepted(*piece, post_read_of_heap(peer, *piece))) return false;
-    operation.lanes &= ~(1u << lane);
+    operation.rails &= ~(1u << rail);
   }
   return true;
 }
 
-bool RmaEngine::read_own(std::size_t lane, Use use) {
-  std::vector<Piece*>& free = lanes_[lane].free;
+bool RmaEngine::read_own(std::size_t rail, Use use) {
+  std::vector<Piece*>& free = rails_[rail].free;
   if (free.empty()) return false;
   Piece* const piece = free.back();
   free.pop_back();
@@ -273,26 +273,26 @@ bool RmaEngine::read_own(std::size_t lane, Use use) {
 
 void RmaEngine::flush_own(FlushSink& sink) {
   own_flush_.sink = &sink;
-  own_flush_.to_read = (1u << setup_.lanes.count()) - 1;
-  read_lanes();
+  own_flush_.to_read = (1u << setup_.rails.count()) - 1;
+  read_rails();
 }
 
-void RmaEngine::read_lanes() {
-  for (std::size_t lane = 0; lane < setup_.lanes.count(); ++lane) {
-    const std::uint32_t bit = 1u << lane;
-    if ((own_flush_.to_read & bit) == 0 || !read_own(lane, Use::kFlushOwn)) continue;
+void RmaEngine::read_rails() {
+  for (std::size_t rail = 0; rail < setup_.rails.count(); ++rail) {
+    const std::uint32_t bit = 1u << rail;
+    if ((own_flush_.to_read & bit) == 0 || !read_own(rail, Use::kFlushOwn)) continue;
     own_flush_.to_read &= ~bit;
     ++own_flush_.flying;
   }
 }
 
-void RmaEngine::flushed_own(std::size_t lane, const Completion& completion) {
+void RmaEngine::flushed_own(std::size_t rail, const Completion& completion) {
   --own_flush_.flying;
   if (completion.error != 0) {
     ProviderError provider_error =
-        judge(setup_.lanes.first().info(), completion, "READ of the own heap");
+        judge(setup_.rails.first().info(), completion, "READ of the own heap");
     if (provider_error.transient)
-      own_flush_.to_read |= 1u << lane;
+      own_flush_.to_read |= 1u << rail;
     else
       own_flush_.why = std::move(provider_error.failure);
   }
@@ -302,8 +302,8 @@ void RmaEngine::flushed_own(std::size_t lane, const Completion& completion) {
 }
 
 void RmaEngine::end_round() {
-  for (std::size_t lane = 0; lane < setup_.lanes.count(); ++lane)
-    if (lanes_[lane].unrung && read_own(lane, Use::kRing)) lanes_[lane].unrung = false;
+  for (std::size_t rail = 0; rail < setup_.rails.count(); ++rail)
+    if (rails_[rail].unrung && read_own(rail, Use::kRing)) rails_[rail].unrung = false;
 }
 
 void RmaEngine::completed(Context& context, const Completion& completion) {
@@ -311,7 +311,7 @@ void RmaEngine::completed(Context& context, const Completion& completion) {
   if (piece.operation == nullptr) {
     const Use use = piece.use;
     release(piece);
-    if (use == Use::kFlushOwn) flushed_own(piece.lane, completion);
+    if (use == Use::kFlushOwn) flushed_own(piece.rail, completion);
   } else if (completion.error != 0) {
     failed(piece, completion);
   } else {
@@ -322,7 +322,7 @@ void RmaEngine::completed(Context& context, const Completion& completion) {
 void RmaEngine::failed(Piece& piece, const Completion& completion) {
   Operation& operation = *piece.operation;
   ProviderError provider_error =
-      judge(setup_.lanes.first().info(), completion, operation.describe());
+      judge(setup_.rails.first().info(), completion, operation.describe());
   if (provider_error.transient && piece.use == Use::kData) {
     again_.push_back(&piece);
     return;
@@ -344,7 +344,7 @@ void RmaEngine::ended(Piece& piece) {
     if (end == AtomicEnd::kAgain) operation.issue_again();
   }
   const bool was_last = operation.in_flight == 1 && operation.left() == 0;
-  if (was_last && operation.lanes != 0 && !operation.failure) operation.issue_again();
+  if (was_last && operation.rails != 0 && !operation.failure) operation.issue_again();
   operation.piece_ends();
 }
 
@@ -359,7 +359,7 @@ void RmaEngine::issue_atomic(Operation& operation) {
 ssize_t RmaEngine::post_atomic(Operation& operation, const AtomicPlan& plan, Piece& piece) {
   const nic::Wqe& wqe = operation.wqe;
   const Peer& peer = *operation.peer;
-  const Way& way = peer.ways[piece.lane];
+  const Way& way = peer.ways[piece.rail];
   std::uint64_t operand = plan.operand, compare = plan.compare;
   if (plan.call == AtomicPlan::Call::kLoop) {
     operand = nic::atomic_result(wqe, operation.expected);
@@ -368,11 +368,11 @@ ssize_t RmaEngine::post_atomic(Operation& operation, const AtomicPlan& plan, Pie
   std::uint8_t* const scratch = operation.scratch;
   put(scratch + kOperand, operand);
   put(scratch + kCompare, compare);
-  void* const descriptor = setup_.pool.descriptors[piece.lane];
+  void* const descriptor = setup_.pool.descriptors[piece.rail];
   void* const context = static_cast<Context*>(&piece);
-  fid_ep* const endpoint = setup_.lanes[piece.lane].endpoint();
+  fid_ep* const endpoint = setup_.rails[piece.rail].endpoint();
   const fi_datatype type = wqe.length == 4 ? FI_UINT32 : FI_UINT64;
-  const RemotePlace there = remote_place(peer, piece.lane, wqe.remote_address);
+  const RemotePlace there = remote_place(peer, piece.rail, wqe.remote_address);
   if (plan.call == AtomicPlan::Call::kFetch)
     return fi_fetch_atomic(endpoint, scratch + kOperand, 1, descriptor, scratch + kResult,
                            descriptor, way.address, there.address, there.key, type, plan.op,
@@ -403,7 +403,7 @@ RmaEngine::AtomicEnd RmaEngine::finish_atomic(Operation& operation) {
 }
 
 bool RmaEngine::progress() {
-  if (own_flush_.to_read != 0) read_lanes();
+  if (own_flush_.to_read != 0) read_rails();
   const bool retried = !again_.empty() && try_again();
   return (!results_.empty() && poll_results()) || retried;
 }
@@ -416,7 +416,7 @@ bool RmaEngine::try_again() {
       operation.peer->bytes -= piece->chunk.bytes;
       release(*piece);
       operation.piece_fails(failure(abi::Syndrome::kRetryExceeded, operation.peer->lost));
-    } else if (post_chunk(*piece, flags_of(operation, piece->chunk, piece->lane)) != 0) {
+    } else if (post_chunk(*piece, flags_of(operation, piece->chunk, piece->rail)) != 0) {
       again_.push_back(piece);  // GSHMEM_TIMEOUT limits the attempts
       continue;
     }

@@ -25,9 +25,9 @@ class FlushSink {
 class RmaEngine final : public Engine, private CompletionSink {
  public:
   struct Setup {
-    Lanes& lanes;
-    const LaneMemory& heap;
-    const LaneMemory& pool;  ///< contains the scratch memory of operations
+    OfiRails& rails;
+    const RailMemory& heap;
+    const RailMemory& pool;  ///< contains the scratch memory of operations
     const Memories& memories;
     MemoryAccess& access;  ///< accesses the heap, for results of atomics
     AtomicSupport atomics;
@@ -61,12 +61,12 @@ class RmaEngine final : public Engine, private CompletionSink {
   /// One call of the provider.
   struct Piece : Context {
     Operation* operation = nullptr;  ///< null for kRing and kFlushOwn
-    std::size_t lane = 0;
+    std::size_t rail = 0;
     Use use = Use::kData;
     Chunk chunk;  ///< for kData
   };
-  struct Lane {
-    Lane(std::size_t size, std::size_t peers) : quota(size, peers) {}
+  struct Rail {
+    Rail(std::size_t size, std::size_t peers) : quota(size, peers) {}
     std::deque<Piece> pieces;  ///< as many as the endpoint's queue has slots
     std::vector<Piece*> free;
     PeerQuota quota;
@@ -79,7 +79,7 @@ class RmaEngine final : public Engine, private CompletionSink {
   };
   struct OwnFlush {
     FlushSink* sink = nullptr;  ///< null: no flush is pending
-    std::uint32_t to_read = 0;  ///< bits of lanes
+    std::uint32_t to_read = 0;  ///< bits of rails
     unsigned flying = 0;
     Failure why;
   };
@@ -90,25 +90,25 @@ class RmaEngine final : public Engine, private CompletionSink {
 
   void issue_chunks(Operation& operation, bool more);
   void issue_atomic(Operation& operation);
-  /// Reads a word on every lane that the operation has to flush; false if that was not possible
+  /// Reads a word on every rail that the operation has to flush; false if that was not possible
   /// yet.
   bool flush(Operation& operation);
-  /// Reads a word of this PE's heap on a lane; false if that was not possible yet.
-  bool read_own(std::size_t lane, Use use);
-  void read_lanes();
-  void flushed_own(std::size_t lane, const Completion& completion);
+  /// Reads a word of this PE's heap on a rail; false if that was not possible yet.
+  bool read_own(std::size_t rail, Use use);
+  void read_rails();
+  void flushed_own(std::size_t rail, const Completion& completion);
   [[nodiscard]] bool is_spread(const Operation& operation) const;
   [[nodiscard]] std::uint64_t chunk_bytes(const Operation& operation) const;
-  [[nodiscard]] std::size_t lane_of(const Operation& operation, std::uint64_t at) const;
+  [[nodiscard]] std::size_t rail_of(const Operation& operation, std::uint64_t at) const;
   [[nodiscard]] std::uint64_t flags_of(const Operation& operation, const Chunk& chunk,
-                                       std::size_t lane) const;
+                                       std::size_t rail) const;
   /// A position in the memory of a peer, as the provider names it.
   struct RemotePlace {
     std::uint64_t address, key;
   };
-  [[nodiscard]] RemotePlace remote_place(const Peer& peer, std::size_t lane,
+  [[nodiscard]] RemotePlace remote_place(const Peer& peer, std::size_t rail,
                                          std::uint64_t offset) const;
-  [[nodiscard]] void* descriptor_of(std::uint64_t offset, std::size_t lane) const;
+  [[nodiscard]] void* descriptor_of(std::uint64_t offset, std::size_t rail) const;
   ssize_t post_chunk(const Piece& piece, std::uint64_t flags);
   ssize_t post_atomic(Operation& operation, const AtomicPlan& plan, Piece& piece);
   ssize_t post_read_of_heap(const Peer& peer, Piece& piece);
@@ -118,14 +118,14 @@ class RmaEngine final : public Engine, private CompletionSink {
   bool try_again();
   /// Handles the result of a call; true when the provider accepted it.
   bool accepted(Piece& piece, ssize_t result);
-  Piece* acquire(Operation& operation, std::size_t lane, Use use);
+  Piece* acquire(Operation& operation, std::size_t rail, Use use);
   void release(Piece& piece);
 
   Setup setup_;
   std::uint64_t max_chunk_;
   /// Limit on bytes to one peer that are pending, if threads have to move them.
   std::size_t max_bytes_;
-  std::deque<Lane> lanes_;
+  std::deque<Rail> rails_;
   std::vector<Piece*> again_;  ///< chunks that the provider failed and that are tried again
   std::vector<Result> results_;
   OwnFlush own_flush_;
