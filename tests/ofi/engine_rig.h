@@ -39,7 +39,7 @@ struct EngineRig : ofi::OperationOwner, ofi::FlushSink {
     peers[0].heap_bytes = kHeap;
     for (std::size_t rail = 0; rail < kNics; ++rail) {
       rails[rail].insert({rails[rail].address()});
-      peers[0].ways.push_back({rails[rail].peer(0), heap.keys[rail], 0});
+      peers[0].routes.push_back({rails[rail].peer(0), heap.keys[rail], 0});
     }
   }
   EngineRig(const EngineRig&) = delete;

@@ -145,12 +145,12 @@ TEST_CASE("an executor that breaks reports it once, and fails all operations", "
     for (int i = 0; i < 3; ++i) pe.round(now += std::chrono::milliseconds(30));
     return int{client.wait(entry, 0).syndrome};
   };
-  const std::uint64_t under_way = pe.to(1).write(64, 0, 8);
+  const std::uint64_t pending = pe.to(1).write(64, 0, 8);
   pe.to(1).ring();
   pe.round(now);
   fabric_double()->broken = FI_EIO;
   for (Client* const client : {&pe.to(1), &pe.to(0)}) CHECK(syndrome_of(*client) == 0x15);
-  CHECK(int{pe.to(1).wait(under_way, 0).syndrome} == 0x15);
+  CHECK(int{pe.to(1).wait(pending, 0).syndrome} == 0x15);
   CHECK_FALSE(pe.round(now));  // and it has nothing to do
   const auto errors = pe.errors();
   REQUIRE(errors.size() == 1);

@@ -121,7 +121,7 @@ TEST_CASE("a peer of later queues gets a greeting, and no other peer gets a seco
   peers[1].pe = 1;
   for (ofi::Peer& peer : peers)
     for (std::size_t rail = 0; rail < kNics; ++rail) {
-      peer.ways[rail].probe_key = rig.pool.keys[rail];
+      peer.routes[rail].probe_key = rig.pool.keys[rail];
       peer.probe_base = rig.pool.remote_base;
     }
   ofi::Liveness liveness(rig.rails, peers, rig.pool, kPool - 32);

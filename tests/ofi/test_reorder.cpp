@@ -54,10 +54,10 @@ class Messages {
 std::size_t below(std::mt19937& random, std::size_t limit) { return random() % limit; }
 
 /// Checks what an observer at the target may rely on when a message begins.
-void check_begin(const MessageHeader& header, const std::vector<const MessageBuffer*>& under_way,
+void check_begin(const MessageHeader& header, const std::vector<const MessageBuffer*>& pending,
                  const std::vector<std::uint32_t>& arrived) {
   const auto any = [&](MessageKind kind) {
-    return std::any_of(under_way.begin(), under_way.end(),
+    return std::any_of(pending.begin(), pending.end(),
                        [&](const MessageBuffer* b) { return b->header().kind == kind; });
   };
   // No later message may change what an earlier one finds, or miss its result.
@@ -90,8 +90,8 @@ TEST_CASE("messages are executed in the order of their numbers, atomics after th
   std::size_t sent = 0, begun = 0, next_immediate = 0;
   std::vector<MessageBuffer*> flying;
   std::vector<std::uint32_t> writes;
-  std::vector<const MessageBuffer*> under_way;
-  while (begun < kCount || !under_way.empty()) {
+  std::vector<const MessageBuffer*> pending;
+  while (begun < kCount || !pending.empty()) {
     while (sent < kCount && sent < begun + 64) {
       MessageBuffer& message = messages.all()[sent++];
       for (std::uint32_t n = message.header().pieces; n > 0; --n)
@@ -108,10 +108,10 @@ TEST_CASE("messages are executed in the order of their numbers, atomics after th
       queue.arrived(writes.back());
       ++arrived[writes.back()];
       writes.pop_back();
-    } else if (!under_way.empty()) {
-      std::swap(under_way[below(random, under_way.size())], under_way.back());
-      queue.ended(under_way.back()->header());
-      under_way.pop_back();
+    } else if (!pending.empty()) {
+      std::swap(pending[below(random, pending.size())], pending.back());
+      queue.ended(pending.back()->header());
+      pending.pop_back();
     }
     while (MessageBuffer* const message = queue.next()) {
       if (below(random, 8) == 0) {  // there was no buffer for its answer
@@ -120,9 +120,9 @@ TEST_CASE("messages are executed in the order of their numbers, atomics after th
       }
       const MessageHeader& header = message->header();
       REQUIRE(header.number == begun++);
-      check_begin(header, under_way, arrived);
+      check_begin(header, pending, arrived);
       arrived[header.group] -= header.pieces;
-      under_way.push_back(message);
+      pending.push_back(message);
     }
   }
   CHECK(queue.next() == nullptr);

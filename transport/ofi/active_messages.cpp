@@ -151,7 +151,7 @@ void ActiveMessages::send(MessageBuffer& buffer) {
   message.msg_iov = &where;
   message.desc = &descriptor;
   message.iov_count = 1;
-  message.addr = peer.ways[rail].address;
+  message.addr = peer.routes[rail].address;
   message.context = static_cast<Context*>(&buffer);
   // The reply confirms delivery, so the completion only has to tell that the buffer is free again.
   const ssize_t result = fi_sendmsg(setup_.rails[rail].endpoint(), &message, FI_COMPLETION);

@@ -102,11 +102,11 @@ void Liveness::waiting(int pe, Clock::time_point since, Clock::time_point now) {
 }
 
 bool Liveness::send(Probe& probe) {
-  const Way& way = probe.peer->ways[probe.rail];
+  const Route& route = probe.peer->routes[probe.rail];
   const ssize_t result =
       fi_read(rails_[probe.rail].endpoint(), landing_, sizeof(std::uint64_t),
-              memory_.descriptors[probe.rail], way.address, probe.peer->probe_base, way.probe_key,
-              static_cast<Context*>(&probe));
+              memory_.descriptors[probe.rail], route.address, probe.peer->probe_base,
+              route.probe_key, static_cast<Context*>(&probe));
   if (result == 0) return true;
   if (result == -FI_EAGAIN) return false;
   const std::string text = Library::get().text(result);

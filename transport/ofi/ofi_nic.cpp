@@ -93,9 +93,9 @@ void OfiNic::connect_peers(const std::vector<Reach>& all) {
     peer.probe_base = all[pe].probe_base;
     peer.home = setup_.rails->between(setup_.pe, peer.pe);
     for (std::size_t rail = 0; rail < setup_.rails->count(); ++rail)
-      peer.ways.push_back({.address = (*setup_.rails)[rail].peer(peer.pe),
-                           .heap_key = all[pe].heap_keys[rail],
-                           .probe_key = all[pe].probe_keys[rail]});
+      peer.routes.push_back({.address = (*setup_.rails)[rail].peer(peer.pe),
+                             .heap_key = all[pe].heap_keys[rail],
+                             .probe_key = all[pe].probe_keys[rail]});
   }
   make_engines();
 }

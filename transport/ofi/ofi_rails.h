@@ -21,7 +21,7 @@ inline constexpr std::size_t kMaxRails = 8;
 inline constexpr std::uint64_t kHeapAccess = FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE;
 
 /// A peer's address on one rail.
-struct Way {
+struct Route {
   fi_addr_t address = FI_ADDR_UNSPEC;
   std::uint64_t heap_key = 0, probe_key = 0;
 };

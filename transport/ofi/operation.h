@@ -35,7 +35,7 @@ struct Peer {
   std::uint64_t heap_bytes = 0;
   std::uint32_t remote_key = 0;                 ///< the key of the heap that WQEs use
   std::uint64_t heap_base = 0, probe_base = 0;  ///< addresses that providers use, for RMA
-  std::vector<Way> ways;                        ///< by rail
+  std::vector<Route> routes;                    ///< by rail
   std::size_t home = 0;                         ///< rail of small transfers (OfiRails::between)
   std::string lost;                             ///< the reason; empty while the PE is reachable
   Clock::time_point report_at{};                ///< when to report the loss to this PE

@@ -189,10 +189,10 @@ std::uint64_t RmaEngine::flags_of(const Operation& operation, const Chunk& chunk
   return flags;
 }
 
-RmaEngine::RemotePlace RmaEngine::remote_place(const Peer& peer, std::size_t rail,
-                                               std::uint64_t offset) const {
+RmaEngine::RemoteAddress RmaEngine::remote_address(const Peer& peer, std::size_t rail,
+                                                   std::uint64_t offset) const {
   const Memory* const beside = offset < peer.heap_bytes ? nullptr : setup_.memories.find(offset, 1);
-  if (beside == nullptr) return {peer.heap_base + offset, peer.ways[rail].heap_key};
+  if (beside == nullptr) return {peer.heap_base + offset, peer.routes[rail].heap_key};
   const RemoteMemory& there = beside->there[static_cast<std::size_t>(peer.pe)];
   return {there.base + (offset - beside->begin), there.keys[rail]};
 }
@@ -208,7 +208,7 @@ ssize_t RmaEngine::post_chunk(const Piece& piece, std::uint64_t flags) {
   const Operation& operation = *piece.operation;
   const Peer& peer = *operation.peer;
   const Chunk& chunk = piece.chunk;
-  const Way& way = peer.ways[piece.rail];
+  const Route& route = peer.routes[piece.rail];
   void* local = setup_.heap.base + chunk.local;
   void* descriptor = nullptr;
   if (chunk.payload != nullptr) {
@@ -221,13 +221,13 @@ ssize_t RmaEngine::post_chunk(const Piece& piece, std::uint64_t flags) {
     descriptor = descriptor_of(chunk.local, piece.rail);
   }
   const iovec here{local, chunk.bytes};
-  const RemotePlace place = remote_place(peer, piece.rail, chunk.remote);
-  const fi_rma_iov there{place.address, chunk.bytes, place.key};
+  const RemoteAddress target = remote_address(peer, piece.rail, chunk.remote);
+  const fi_rma_iov there{target.address, chunk.bytes, target.key};
   fi_msg_rma message{};
   message.msg_iov = &here;
   message.desc = &descriptor;
   message.iov_count = 1;
-  message.addr = way.address;
+  message.addr = route.address;
   message.rma_iov = &there;
   message.rma_iov_count = 1;
   message.context = const_cast<Context*>(static_cast<const Context*>(&piece));
@@ -238,10 +238,10 @@ ssize_t RmaEngine::post_chunk(const Piece& piece, std::uint64_t flags) {
 }
 
 ssize_t RmaEngine::post_read_of_heap(const Peer& peer, Piece& piece) {
-  const Way& way = peer.ways[piece.rail];
+  const Route& route = peer.routes[piece.rail];
   return fi_read(setup_.rails[piece.rail].endpoint(), setup_.pool.base + setup_.landing,
-                 sizeof(std::uint64_t), setup_.pool.descriptors[piece.rail], way.address,
-                 peer.heap_base, way.heap_key, static_cast<Context*>(&piece));
+                 sizeof(std::uint64_t), setup_.pool.descriptors[piece.rail], route.address,
+                 peer.heap_base, route.heap_key, static_cast<Context*>(&piece));
 }
 
 /// An answer of the NIC at the other end pushes the writes that it received before into memory (PCI
@@ -340,7 +340,7 @@ void RmaEngine::ended(Piece& piece) {
   release(piece);
   if (use == Use::kAtomic && !operation.failure) {
     const AtomicEnd end = finish_atomic(operation);
-    if (end == AtomicEnd::kResultOnItsWay) return;
+    if (end == AtomicEnd::kResultPending) return;
     if (end == AtomicEnd::kAgain) operation.issue_again();
   }
   const bool was_last = operation.in_flight == 1 && operation.left() == 0;
@@ -359,7 +359,7 @@ void RmaEngine::issue_atomic(Operation& operation) {
 ssize_t RmaEngine::post_atomic(Operation& operation, const AtomicPlan& plan, Piece& piece) {
   const nic::Wqe& wqe = operation.wqe;
   const Peer& peer = *operation.peer;
-  const Way& way = peer.ways[piece.rail];
+  const Route& route = peer.routes[piece.rail];
   std::uint64_t operand = plan.operand, compare = plan.compare;
   if (plan.call == AtomicPlan::Call::kLoop) {
     operand = nic::atomic_result(wqe, operation.expected);
@@ -372,13 +372,13 @@ ssize_t RmaEngine::post_atomic(Operation& operation, const AtomicPlan& plan, Pie
   void* const context = static_cast<Context*>(&piece);
   fid_ep* const endpoint = setup_.rails[piece.rail].endpoint();
   const fi_datatype type = wqe.length == 4 ? FI_UINT32 : FI_UINT64;
-  const RemotePlace there = remote_place(peer, piece.rail, wqe.remote_address);
+  const RemoteAddress there = remote_address(peer, piece.rail, wqe.remote_address);
   if (plan.call == AtomicPlan::Call::kFetch)
     return fi_fetch_atomic(endpoint, scratch + kOperand, 1, descriptor, scratch + kResult,
-                           descriptor, way.address, there.address, there.key, type, plan.op,
+                           descriptor, route.address, there.address, there.key, type, plan.op,
                            context);
   return fi_compare_atomic(endpoint, scratch + kOperand, 1, descriptor, scratch + kCompare,
-                           descriptor, scratch + kResult, descriptor, way.address, there.address,
+                           descriptor, scratch + kResult, descriptor, route.address, there.address,
                            there.key, type, plan.op, context);
 }
 
@@ -395,7 +395,7 @@ RmaEngine::AtomicEnd RmaEngine::finish_atomic(Operation& operation) {
     const Ticket ticket = start_result(setup_.access, wqe, old, operation.scratch + kResult);
     if (ticket == kNoTicket) return AtomicEnd::kDone;
     results_.push_back({&operation, ticket});
-    return AtomicEnd::kResultOnItsWay;
+    return AtomicEnd::kResultPending;
   } catch (const Error& error) {
     operation.fail(failure(abi::Syndrome::kLocalProtection, error.what()));
     return AtomicEnd::kDone;

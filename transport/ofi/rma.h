@@ -103,16 +103,16 @@ class RmaEngine final : public Engine, private CompletionSink {
   [[nodiscard]] std::uint64_t flags_of(const Operation& operation, const Chunk& chunk,
                                        std::size_t rail) const;
   /// A position in the memory of a peer, as the provider names it.
-  struct RemotePlace {
+  struct RemoteAddress {
     std::uint64_t address, key;
   };
-  [[nodiscard]] RemotePlace remote_place(const Peer& peer, std::size_t rail,
-                                         std::uint64_t offset) const;
+  [[nodiscard]] RemoteAddress remote_address(const Peer& peer, std::size_t rail,
+                                             std::uint64_t offset) const;
   [[nodiscard]] void* descriptor_of(std::uint64_t offset, std::size_t rail) const;
   ssize_t post_chunk(const Piece& piece, std::uint64_t flags);
   ssize_t post_atomic(Operation& operation, const AtomicPlan& plan, Piece& piece);
   ssize_t post_read_of_heap(const Peer& peer, Piece& piece);
-  enum class AtomicEnd { kDone, kAgain, kResultOnItsWay };
+  enum class AtomicEnd { kDone, kAgain, kResultPending };
   AtomicEnd finish_atomic(Operation& operation);
   bool poll_results();
   bool try_again();

@@ -197,15 +197,15 @@ void WorkQueue::group_with_writes(Operation& atomic) {
   if (atomic.group == group) ++next_group_;
 }
 
-unsigned& WorkQueue::under_way(const Operation& operation) {
-  if (operation.wqe.is_atomic()) return under_way_.atomics;
-  if (operation.wqe.kind == nic::WqeKind::kRead) return under_way_.reads;
-  return operation.group == Operation::kNoGroup ? under_way_.writes : under_way_.grouped;
+unsigned& WorkQueue::pending(const Operation& operation) {
+  if (operation.wqe.is_atomic()) return pending_.atomics;
+  if (operation.wqe.kind == nic::WqeKind::kRead) return pending_.reads;
+  return operation.group == Operation::kNoGroup ? pending_.writes : pending_.grouped;
 }
 
 void WorkQueue::changed(Operation& operation) {
   if (operation.done() && operation.counted) {
-    --under_way(operation);
+    --pending(operation);
     operation.counted = false;
   }
   // There is more of it to issue, or it keeps later operations from beginning.
@@ -217,7 +217,7 @@ void WorkQueue::changed(Operation& operation) {
 /// InfiniBand), and reads of a queue may overlap. A write may overlap an earlier atomic: only with
 /// a fence does it wait for the atomic's result.
 bool WorkQueue::may_begin(const Operation& operation, const QueueServices& services) const {
-  const UnderWay& before = under_way_;
+  const Pending& before = pending_;
   if (operation.wqe.fence != 0) return before.all() == 0;
   if (!operation.moves_data()) return true;
   const bool all_by_messages = services.messages && &services.data == &services.atomics;
@@ -278,7 +278,7 @@ void WorkQueue::hand_on(Operation& operation, bool more, QueueServices& services
     operation.begun = now;
     if (!issued) operation.state = State::kBegun;
   } else {
-    --under_way(operation);
+    --pending(operation);
     operation.counted = false;
   }
 }
@@ -290,7 +290,7 @@ void WorkQueue::begin(Operation& operation, const QueueServices& services) {
   } else if (grouped && operation.reserved == 0 && !services.data.reserve_immediates(operation)) {
     operation.group = Operation::kNoGroup;
   }
-  ++under_way(operation);
+  ++pending(operation);
   operation.counted = true;
 }
 
@@ -328,7 +328,7 @@ void WorkQueue::find_overdue(const QueueServices& services, Clock::time_point no
 
 void WorkQueue::retire(QueueServices& services) {
   const Operation* last = nullptr;  // the last signalled one: only one completion is visible anyway
-  std::array<Operation*, Ring::kPlaces> ended;
+  std::array<Operation*, Ring::kSlots> ended;
   std::size_t count = 0;
   while (!operations_.empty() && !failed_) {
     Operation* operation = operations_.front();
@@ -337,7 +337,7 @@ void WorkQueue::retire(QueueServices& services) {
       complete(*operation);
       failed_ = true;
       peer_->immediates -= pieces_;
-      if (under_way_.all() > 0) services.atomics.abandon(*peer_, outbound_);
+      if (pending_.all() > 0) services.atomics.abandon(*peer_, outbound_);
       list();
       break;
     }

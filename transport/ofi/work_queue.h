@@ -62,15 +62,13 @@ class Ring {
  public:
   /// The number is large enough to keep a connection busy, and so small that one queue does not
   /// take all operations. It is less than the number of groups.
-  static constexpr std::size_t kPlaces = 64;
+  static constexpr std::size_t kSlots = 64;
 
   [[nodiscard]] bool empty() const { return size_ == 0; }
-  [[nodiscard]] bool full() const { return size_ == kPlaces; }
+  [[nodiscard]] bool full() const { return size_ == kSlots; }
   [[nodiscard]] std::size_t size() const { return size_; }
-  [[nodiscard]] Operation*& operator[](std::size_t i) { return places_[(first_ + i) % kPlaces]; }
-  [[nodiscard]] Operation* operator[](std::size_t i) const {
-    return places_[(first_ + i) % kPlaces];
-  }
+  [[nodiscard]] Operation*& operator[](std::size_t i) { return slots_[(first_ + i) % kSlots]; }
+  [[nodiscard]] Operation* operator[](std::size_t i) const { return slots_[(first_ + i) % kSlots]; }
   [[nodiscard]] Operation* front() const { return (*this)[0]; }
   void push_back(Operation* operation) { (*this)[size_++] = operation; }
   void pop_front() {
@@ -81,7 +79,7 @@ class Ring {
 
  private:
   std::size_t first_ = 0, size_ = 0;
-  std::array<Operation*, kPlaces> places_;
+  std::array<Operation*, kSlots> slots_;
 };
 
 class WorkQueue final : private OperationOwner {
@@ -125,7 +123,7 @@ class WorkQueue final : private OperationOwner {
   using State = Operation::State;
 
   void changed(Operation& operation) override;
-  [[nodiscard]] unsigned& under_way(const Operation& operation);
+  [[nodiscard]] unsigned& pending(const Operation& operation);
   void fetch(QueueServices& services);
   void fetch_one(Operation& operation, const QueueServices& services);
   void group_with_writes(Operation& atomic);
@@ -153,11 +151,11 @@ class WorkQueue final : private OperationOwner {
   std::uint64_t retired_ = 0;  ///< number of entries whose WQEs have ended
   Ring operations_;            ///< fetched and not retired, in order
   std::size_t issued_ = 0;     ///< the first operations, which need nothing more, are this many
-  struct UnderWay {
+  struct Pending {
     unsigned writes = 0, grouped = 0, reads = 0, atomics = 0;
     [[nodiscard]] unsigned all() const { return writes + grouped + reads + atomics; }
   };
-  UnderWay under_way_;
+  Pending pending_;
   std::uint8_t next_group_ = 0;  ///< wraps around (kGroupShift)
   std::uint32_t pieces_ = 0;     ///< number of chunks with the group of the next atomic
   std::vector<WorkQueue*>* ready_ = nullptr;
