@@ -63,7 +63,7 @@ ContextTable::Queues ContextTable::take(std::size_t wanted) {
   return taken;
 }
 
-void ContextTable::give_back(const Queues& queues) {
+void ContextTable::release(const Queues& queues) {
   const std::lock_guard lock(mutex_);
   free_.insert(free_.end(), queues.begin(), queues.end());
 }

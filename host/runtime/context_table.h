@@ -41,7 +41,7 @@ class ContextTable {
   void add(const std::vector<nic::ContextQueues>& queues);
   /// Takes up to `wanted` queues.
   [[nodiscard]] Queues take(std::size_t wanted);
-  void give_back(const Queues& queues);
+  void release(const Queues& queues);
 
   /// Opens a context that numbers PEs as `team` does. It takes the queues `queues.back()` out of
   /// the list; if the list is empty, the context uses the PE's own queues. Errors:

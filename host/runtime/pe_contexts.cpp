@@ -49,7 +49,7 @@ std::int32_t Pe::create_context(const char* call, ContextUse use, gshmem_team_t 
   try {
     return contexts_->open(call, use, queues, team);
   } catch (...) {
-    contexts_->give_back(queues);
+    contexts_->release(queues);
     throw;
   }
 }
@@ -115,7 +115,7 @@ std::vector<std::int32_t> Pe::create_queues(const char* call, int count) {
     });
   } catch (...) {
     for (const std::int32_t handle : handles) contexts_->close(handle);
-    contexts_->give_back(queues);
+    contexts_->release(queues);
     throw;
   }
   return handles;

@@ -94,8 +94,8 @@ std::uint64_t CudaHostOps::await_answer(const CUstream* stream, const Call& call
   int at = 0;
   while (slots_[at].is_used.exchange(true)) at = (at + 1) % kSlots;
   Slot& slot = slots_[at];
-  const auto give_back = [](Slot* of) { of->is_used = false; };
-  const std::unique_ptr<Slot, decltype(give_back)> taken(&slot, give_back);
+  const auto release = [](Slot* of) { of->is_used = false; };
+  const std::unique_ptr<Slot, decltype(release)> taken(&slot, release);
   std::uint64_t* const answer = word_ + 1 + at;
   if (!stream) {
     if (!slot.stream) GSHMEM_CU(&cuda_, cuStreamCreate, &slot.stream, CU_STREAM_NON_BLOCKING);
