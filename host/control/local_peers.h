@@ -97,7 +97,7 @@ class LocalPeers {
 /// Runs a phase in which the PEs of a host wait for each other's messages. If the phase fails on
 /// this PE, it hangs up, since the others would otherwise wait until the timeout.
 template <class Phase>
-void or_hang_up(LocalPeers& local, const Phase& phase) {
+void hang_up_on_error(LocalPeers& local, const Phase& phase) {
   try {
     phase();
   } catch (...) {

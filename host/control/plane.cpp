@@ -3,7 +3,7 @@
 #include "host/base/log.h"
 #include "host/control/host_addresses.h"
 #include "host/control/host_links.h"
-#include "host/base/together.h"
+#include "host/base/run_phase.h"
 
 #include <optional>
 
@@ -12,11 +12,11 @@ namespace gshmem::control {
 Plane::Plane(bootstrap::Bootstrap& boot, const Config& config, Callbacks callbacks)
     : config_(config), callbacks_(std::move(callbacks)) {
   try {
-    together(boot, [&] { connect_local_peers(boot); });
-    together(boot, [&] { connect_other_hosts(boot); });
+    run_phase(boot, [&] { connect_local_peers(boot); });
+    run_phase(boot, [&] { connect_other_hosts(boot); });
     start_monitor();
-    together(boot, [&] { or_hang_up(local_, [&] { share_memory(); }); });
-  } catch (const AgreedError&) {
+    run_phase(boot, [&] { hang_up_on_error(local_, [&] { share_memory(); }); });
+  } catch (const PhaseError&) {
     // This process may run the bootstrap's server, and a launcher may end the job with the first
     // process that ends. So no PE leaves before all have received the error.
     try {

@@ -1,7 +1,7 @@
 #include "host/runtime/network.h"
 
 #include "host/base/log.h"
-#include "host/base/together.h"
+#include "host/base/run_phase.h"
 #include "host/runtime/fault.h"
 #include "host/runtime/teams.h"
 
@@ -97,8 +97,8 @@ bool Network::open_nics(const nic::Region& heap, bool for_atomics_only, const ch
     return !nics_.empty();
   }
   try {
-    together(ranks(), open);
-  } catch (const AgreedError& error) {
+    run_phase(ranks(), open);
+  } catch (const PhaseError& error) {
     nics_ = {};
     if (state_.my_pe == 0) {
       GSHMEM_WARN(

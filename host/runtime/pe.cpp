@@ -4,7 +4,7 @@
 #include "host/base/memory_limit.h"
 #include "host/base/reminder.h"
 #include "host/base/thread.h"
-#include "host/base/together.h"
+#include "host/base/run_phase.h"
 #include "host/runtime/fault.h"
 #include "host/runtime/gpu/grid_kernels.h"
 #include "host/runtime/order_checker.h"
@@ -70,7 +70,7 @@ Pe::Pe(std::unique_ptr<bootstrap::Bootstrap> boot, PeOptions options)
   log_set_pe(state_.my_pe);
   try {
     init();
-  } catch (const AgreedError&) {
+  } catch (const PhaseError&) {
     network_.stop_first_use();  // it sends by the plane, which is destroyed first
     withdraw();
     if (plane_) wait_for_reports();
@@ -104,23 +104,25 @@ void Pe::wait_for_reports() noexcept {
 void Pe::init() {
   connect_job();
   control::LocalPeers& local = plane_->local();
-  together(ranks(), [&] {
+  run_phase(ranks(), [&] {
     if (options_.bad_config) throw Error(*options_.bad_config);
     choose_gpu();
     paths_ = std::make_unique<Paths>(options_.config, *plane_, gpu_.get(), state_);
   });
   const std::shared_ptr<void> in_gpu = gpu_ ? gpu_->enter() : nullptr;
   std::uint64_t host_room = 0;
-  together(ranks(), [&] {
+  run_phase(ranks(), [&] {
     host_room = agree_on_mode();
     agree_on_config();
     start_order_check();
   });
-  together(ranks(), [&] { or_hang_up(local, [&] { make_memory(host_room); }); });
-  together(ranks(), [&] {
-    or_hang_up(local, [&] { network_.open({*plane_, gpu_.get(), *paths_, heap_mapping_.get()}); });
+  run_phase(ranks(), [&] { hang_up_on_error(local, [&] { make_memory(host_room); }); });
+  run_phase(ranks(), [&] {
+    hang_up_on_error(local, [&] {
+      network_.open({*plane_, gpu_.get(), *paths_, heap_mapping_.get()});
+    });
   });
-  together(ranks(), [&] { publish(); });
+  run_phase(ranks(), [&] { publish(); });
   ranks().set_timeout(options_.config.timeout);
   watching_.store(true, std::memory_order_release);
   boot_->on_lost([this](const std::string& why) {

@@ -2,7 +2,7 @@
 // init, so that kernels that run, streams and graphs keep what they have, and find the new memory
 // like registered memory of the program.
 #include "host/base/log.h"
-#include "host/base/together.h"
+#include "host/base/run_phase.h"
 #include "host/runtime/pe.h"
 
 #include <algorithm>
@@ -38,7 +38,7 @@ std::uint64_t Pe::add_to_heap(std::uint64_t bytes, std::uint64_t alignment) {
     registered_->release(offset);
   };
   try {
-    together(
+    run_phase(
         ranks(),
         [&] {
           offset = registered_->reserve_part(bytes, alignment);
@@ -46,7 +46,7 @@ std::uint64_t Pe::add_to_heap(std::uint64_t bytes, std::uint64_t alignment) {
           more = paths_->window().make_more(bytes, heap_->capacity());
         },
         kFailed);
-    together(
+    run_phase(
         ranks(), [&] { map_at(offset, more, bytes); }, kFailed);
     abi::RegisteredRange keys{};
     network_.exchange_keys(offset, keys);

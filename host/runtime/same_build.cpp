@@ -3,7 +3,7 @@
 #include "host/base/board.h"
 #include "host/base/layout.h"
 #include "host/base/net/frame.h"
-#include "host/base/together.h"
+#include "host/base/run_phase.h"
 #include "host/control/local_peers.h"
 #include "transport/nic/nic.h"
 
@@ -44,9 +44,9 @@ void require_same_build(Collectives& ranks) {
   const std::vector<Build> all = allgather(ranks, this_build());
   for (std::size_t pe = 1; pe < all.size(); ++pe) {
     if (std::memcmp(&all[pe], &all[0], sizeof(Build)) == 0) continue;
-    throw AgreedError(GSHMEMX_ERROR_SYMMETRY,
-                      strprintf("PE 0 has %s and PE %zu %s: all PEs of a job need one build",
-                                text_of(all[0]).c_str(), pe, text_of(all[pe]).c_str()));
+    throw PhaseError(GSHMEMX_ERROR_SYMMETRY,
+                     strprintf("PE 0 has %s and PE %zu %s: all PEs of a job need one build",
+                               text_of(all[0]).c_str(), pe, text_of(all[pe]).c_str()));
   }
 }
 

@@ -3,7 +3,7 @@
 #include <gshmem/abi/state.h>
 
 #include "host/base/log.h"
-#include "host/base/together.h"
+#include "host/base/run_phase.h"
 #include "host/runtime/same_call.h"
 
 #include <algorithm>
@@ -116,7 +116,7 @@ void* SymmetricHeap::room_for(const char* call, std::size_t bytes, std::size_t a
   if (void* const found = room_in_parts(bytes, alignment)) return found;
   try {
     grow(bytes, alignment);
-  } catch (const AgreedError& error) {
+  } catch (const PhaseError& error) {
     return none(fullness(bytes, alignment) + ", and it does not grow: " + error.what());
   }
   if (void* const found = room_in_parts(bytes, alignment)) return found;
@@ -165,7 +165,7 @@ void SymmetricHeap::grow(std::uint64_t bytes, std::uint64_t alignment) {
   if (wanted > needed) {
     try {
       return add_part(wanted, align);
-    } catch (const AgreedError& error) {
+    } catch (const PhaseError& error) {
       GSHMEM_INFO("the heap grows by less than %s: %s", size_text(wanted).c_str(), error.what());
     }
   }

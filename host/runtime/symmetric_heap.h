@@ -36,7 +36,7 @@ class SymmetricHeap {
     const char* variable = "GSHMEM_SYMMETRIC_SIZE";  ///< to raise where the limit is too low
     /// Collective: adds memory to the heaps of all PEs, or of none. Returns its offset from the
     /// heap's first byte, a multiple of the alignment. Errors: those on which all PEs agree are
-    /// AgreedError, which names the PE.
+    /// PhaseError, which names the PE.
     std::function<std::uint64_t(std::uint64_t bytes, std::uint64_t alignment)> add = {};
   };
   /// `require_running` throws if this PE may not synchronize with others. `ranks` and the objects

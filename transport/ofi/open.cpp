@@ -1,6 +1,6 @@
 // open_ofi: chooses the provider and the path, on which all PEs agree.
 #include "host/base/random.h"
-#include "host/base/together.h"
+#include "host/base/run_phase.h"
 #include "transport/ofi/close_on_exec.h"
 #include "transport/ofi/environment.h"
 #include "transport/ofi/info_choice.h"
@@ -162,7 +162,7 @@ std::unique_ptr<Nic> open_ofi(const OpenOptions& options) {
   const ofi::Cores cores = ofi::own_cores();
   offer.host = options.host;
   offer.cores = cores.hash;
-  together(options.boot, [&] { opened = open_local(options); });
+  run_phase(options.boot, [&] { opened = open_local(options); });
   offer.rails = static_cast<std::uint32_t>(opened.rails->count());
   offer.rma = opened.rma;
   offer.word = random_bits<std::uint64_t>();

@@ -2,7 +2,7 @@
 // suite of bootstraps, and errors name a PE that dies, leaves or does not come. Init uses these
 // collectives. tests/hosts has jobs on several hosts.
 #include "host/base/deadline.h"
-#include "host/base/together.h"
+#include "host/base/run_phase.h"
 #include "host/runtime/pe.h"
 #include "tests/bootstrap/counting.h"
 #include "tests/bootstrap/met.h"
@@ -128,7 +128,7 @@ TEST_CASE("a_pe_that_does_not_connect_is_named_before_the_others_end_their_repor
           } mine{net::cookie_of(control::host_identity()), local.open()};
           try {
             if (rank == 0) (void)control::Plane(boot, config, {});
-            together(boot, [&] { (void)allgather(boot, mine); });
+            run_phase(boot, [&] { (void)allgather(boot, mine); });
           } catch (const Error& error) {
             said[rank] = error.what();
           }

@@ -3,7 +3,7 @@
 #include "transport/nic/mlx5/memory.h"
 #include "transport/nic/mlx5/record_mode.h"
 
-#include "host/base/together.h"
+#include "host/base/run_phase.h"
 
 #include <algorithm>
 #include <array>
@@ -315,7 +315,7 @@ NicList open_in(const OpenOptions& options, const std::string& folder) {
   DeviceWish wish = wish_of(options);
   std::vector<Candidate> ports;
   FoundDevices all_ports;
-  together(options.boot, [&] {
+  run_phase(options.boot, [&] {
     FoundDevices found = find_devices(VerbsApi::get(folder), wish);
     require(!found.ports.empty(), GSHMEMX_ERROR_NIC, no_device_text(found, options.config));
     all_ports = std::move(found);
@@ -324,7 +324,7 @@ NicList open_in(const OpenOptions& options, const std::string& folder) {
   ports = choose_ports(all_ports, wish, ports_wanted(options.config));
   ports.resize(static_cast<std::size_t>(agree_on_rails(options, ports.size())));
   NicList nics;
-  together(options.boot, [&] {
+  run_phase(options.boot, [&] {
     for (const Candidate& port : ports) {
       wish.chosen = port;
       nics.push_back(std::make_unique<Mlx5Nic>(VerbsApi::get(folder), wish, options));

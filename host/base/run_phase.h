@@ -18,7 +18,7 @@ struct PhaseReport {
 };
 
 /// A failure that all PEs know of, so no PE waits for another.
-struct AgreedError : Error {
+struct PhaseError : Error {
   using Error::Error;
 };
 
@@ -39,15 +39,15 @@ inline void check_reports(const std::vector<PhaseReport>& reports, int me,
   }
   if (!cause) return;
   if (mine.code != GSHMEMX_SUCCESS && remoteness(mine.code) == remoteness(cause->code))
-    throw AgreedError(static_cast<gshmemx_status>(mine.code), mine.reason);
-  throw AgreedError(static_cast<gshmemx_status>(cause->code),
-                    strprintf("%s on PE %td: %s", failed, cause - reports.data(), cause->reason));
+    throw PhaseError(static_cast<gshmemx_status>(mine.code), mine.reason);
+  throw PhaseError(static_cast<gshmemx_status>(cause->code),
+                   strprintf("%s on PE %td: %s", failed, cause - reports.data(), cause->reason));
 }
 
-/// Runs one phase on every PE; throws AgreedError on all of them when it failed on any (see
+/// Runs one phase on every PE; throws PhaseError on all of them when it failed on any (see
 /// check_reports).
 template <class Phase>
-void together(Collectives& ranks, const Phase& phase, const char* failed_text = "init failed") {
+void run_phase(Collectives& ranks, const Phase& phase, const char* failed_text = "init failed") {
   PhaseReport mine;
   try {
     phase();
