@@ -72,7 +72,7 @@ Pe::Pe(std::unique_ptr<bootstrap::Bootstrap> boot, PeOptions options)
     init();
   } catch (const PhaseError&) {
     network_.stop_first_use();  // it sends by the plane, which is destroyed first
-    withdraw();
+    unpublish();
     if (plane_) wait_for_reports();
     throw;
   } catch (const std::exception& error) {
@@ -80,7 +80,7 @@ Pe::Pe(std::unique_ptr<bootstrap::Bootstrap> boot, PeOptions options)
     // launcher may end this process before it returns.
     GSHMEM_ERROR("ending the job, because PEs may be waiting for this one: %s", error.what());
     network_.stop_first_use();
-    withdraw();
+    unpublish();
     const std::string why = strprintf("PE %d failed during init: %s", state_.my_pe, error.what());
     if (plane_) plane_->monitor().ending({state_.my_pe, control::PeerEvent::kStopped, why});
     boot_->abort(1, why);
@@ -310,7 +310,7 @@ void Pe::publish() {
 }
 
 /// Kernels no longer know a PE whose init has failed.
-void Pe::withdraw() noexcept {
+void Pe::unpublish() noexcept {
   if (state_.magic != abi::kStateMagic) return;
   state_.magic = 0;
   try {
@@ -406,8 +406,8 @@ std::string Pe::fault_text(const abi::FaultRecord& record) const {
 
 /// An object that still refers to this PE (gshmem::Context) finds no PE, no symmetric object, no
 /// open context and no queue. The counters of barriers are in private memory of this process.
-void Pe::forsake(Pe* other) noexcept {
-  forsaken_ = other;
+void Pe::abandon_in_child(Pe* other) noexcept {
+  abandoned_ = other;
   constexpr std::size_t kEntries = abi::kMaxContexts * sizeof(abi::ContextEntry);
   void* const none =
       ::mmap(nullptr, abi::kInternalBytes + kEntries + sizeof(abi::Control), PROT_READ | PROT_WRITE,

@@ -55,7 +55,7 @@ class Pe {
   /// state to private memory, so that stale references cannot reach other PEs. `other` is a PE that
   /// was abandoned before, or null; the list keeps them reachable for leak checkers. Takes no lock
   /// and allocates nothing.
-  void forsake(Pe* other) noexcept;
+  void abandon_in_child(Pe* other) noexcept;
 
   [[nodiscard]] const abi::DeviceState& state() const noexcept { return state_; }
   [[nodiscard]] device::HostOps* ops() const noexcept { return gpu_ ? gpu_->ops() : nullptr; }
@@ -169,7 +169,7 @@ class Pe {
   void map_at(std::uint64_t offset, const p2p::LentMemory& lent, std::uint64_t bytes);
   void unmap_at(std::uint64_t offset) noexcept;
   void publish();
-  void withdraw() noexcept;
+  void unpublish() noexcept;
   /// Waits until everything that was posted on the network path is complete, or the PE is stopped.
   /// Errors: that of an operation which is not complete.
   void quiet_network();
@@ -212,7 +212,7 @@ class Pe {
   Network network_;
   std::unique_ptr<ContextTable> contexts_;
   std::unique_ptr<Teams> teams_;
-  Pe* forsaken_ = nullptr;
+  Pe* abandoned_ = nullptr;
   std::unique_ptr<control::Plane> plane_;  ///< its thread uses most of the above
 };
 

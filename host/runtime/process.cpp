@@ -48,8 +48,8 @@ struct Process {
   std::uint64_t last_id = 0;
   Pe* only = nullptr;  ///< the PE of threads that are bound to none
   ForkedFrom forked_from;
-  Pe* forsaken = nullptr;  ///< PEs of this process's parents
-  char why_none[96] = "";  ///< Ambient::why_none in a forked process
+  Pe* abandoned = nullptr;  ///< PEs of this process's parents
+  char why_none[96] = "";   ///< Ambient::why_none in a forked process
 };
 
 /// It changes with the members, and invalidates what threads have cached. It is not a member of
@@ -253,7 +253,7 @@ void leave_parents_job() noexcept {
   }
   for (Member& member : p.members) {
     Pe* const pe = member.pe.release();
-    pe->forsake(std::exchange(p.forsaken, pe));
+    pe->abandon_in_child(std::exchange(p.abandoned, pe));
   }
   p.members.clear();
   p.joining.clear();
