@@ -31,7 +31,7 @@ FLAGS = ["-std=c++20", "-O1", "-w"]
 RUNS = "600"  # of store_buffer, as in tests/model
 SECONDS = 600
 # Files of a test of tests/unit besides its own.
-WITH = {"collective_meetings_test": ["tests/unit/lanes/lanes.cpp", "transport/nic/decode.cpp"]}
+WITH = {"collective_sync_test": ["tests/unit/lanes/lanes.cpp", "transport/nic/decode.cpp"]}
 
 
 def sources(test):

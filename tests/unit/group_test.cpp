@@ -13,25 +13,25 @@ namespace gshmem::device {
 namespace {
 
 /// Snapshots of the rig at every synchronization.
-struct Meetings {
+struct Syncs {
   QueueRig& rig;
   std::function<void()> others;  ///< what the other threads have done by the first one
   std::vector<std::vector<char>> seen = {};
 
-  void meet() {
+  void note() {
     if (seen.empty() && others) others();
     seen.push_back(rig.snapshot());
   }
 };
 /// One thread of two.
 struct Member {
-  Meetings* meetings;
+  Syncs* syncs;
   int rank;
   [[nodiscard]] int thread_rank() const { return rank; }
   [[nodiscard]] static int size() { return 2; }
-  void sync() const { meetings->meet(); }
+  void sync() const { syncs->note(); }
   [[nodiscard]] bool any(bool mine) const {
-    meetings->meet();
+    syncs->note();
     return mine;
   }
 };
@@ -45,19 +45,19 @@ void test_one(QueueRig::Reach reach, int rank, const GroupCall& call, Leaves lea
   QueueRig rig(reach);
   rig.complete(QueueRig::kDepth - 1);     // completes every entry that the call posts
   std::memset(rig.heap(), 0x33, kBytes);  // until the other threads have written
-  Meetings meetings{rig, [&] { std::memset(rig.heap(), 0x5a, kBytes); }};
-  call({&meetings, rank}, rig);
+  Syncs syncs{rig, [&] { std::memset(rig.heap(), 0x5a, kBytes); }};
+  call({&syncs, rank}, rig);
   const std::vector<char> end = rig.snapshot();
   REQUIRE(rig.control().stop == 0);
-  REQUIRE(meetings.seen.size() >= 2);
+  REQUIRE(syncs.seen.size() >= 2);
   // Rank 0 takes part in everything. The brackets keep Catch from printing tens of kilobytes.
-  if (rank == 0) CHECK((meetings.seen.front() != end) == (leaves == Leaves::kSomething));
-  CHECK((meetings.seen.back() == end));
+  if (rank == 0) CHECK((syncs.seen.front() != end) == (leaves == Leaves::kSomething));
+  CHECK((syncs.seen.back() == end));
   QueueRig untouched(reach);
   std::memset(untouched.heap(), 0x5a, kBytes);
-  CHECK((meetings.seen.front() == untouched.snapshot()));
+  CHECK((syncs.seen.front() == untouched.snapshot()));
 }
-void test_meets(const GroupCall& call, Leaves leaves = Leaves::kSomething) {
+void test_syncs(const GroupCall& call, Leaves leaves = Leaves::kSomething) {
   for (const QueueRig::Reach reach : {QueueRig::Reach::kMapped, QueueRig::Reach::kNetwork}) {
     for (const int rank : {0, 1}) test_one(reach, rank, call, leaves);
   }
@@ -89,105 +89,105 @@ api::TileArguments tiles(QueueRig& rig, std::ptrdiff_t stride) {
                              0);
 }
 using TileCase = std::function<void(Member, QueueRig&, const api::TileArguments&)>;
-void test_tiles_meet(const TileCase& call) {
+void test_tiles_sync(const TileCase& call) {
   for (const std::ptrdiff_t stride : {1, 2}) {
-    test_meets([&](Member group, QueueRig& rig) { call(group, rig, tiles(rig, stride)); });
+    test_syncs([&](Member group, QueueRig& rig) { call(group, rig, tiles(rig, stride)); });
   }
 }
 
 }  // namespace
 
 TEST_CASE("put_synchronizes_at_both_ends") {
-  test_meets([](Member group, QueueRig& rig) {
+  test_syncs([](Member group, QueueRig& rig) {
     put(group, rig.state(), target(rig), rig.heap(), kBytes, 0);
   });
 }
 TEST_CASE("put_nbi_synchronizes_at_both_ends") {
-  test_meets([](Member group, QueueRig& rig) {
+  test_syncs([](Member group, QueueRig& rig) {
     put_nbi(group, rig.state(), target(rig), rig.heap(), kBytes, 0);
   });
 }
 TEST_CASE("get_synchronizes_at_both_ends") {
-  test_meets([](Member group, QueueRig& rig) {
+  test_syncs([](Member group, QueueRig& rig) {
     get(group, rig.state(), target(rig), rig.heap(), kBytes, 0);
   });
 }
 TEST_CASE("get_nbi_synchronizes_at_both_ends") {
-  test_meets([](Member group, QueueRig& rig) {
+  test_syncs([](Member group, QueueRig& rig) {
     get_nbi(group, rig.state(), target(rig), rig.heap(), kBytes, 0);
   });
 }
 TEST_CASE("put_signal_synchronizes_at_both_ends") {
-  test_meets([](Member group, QueueRig& rig) {
+  test_syncs([](Member group, QueueRig& rig) {
     put_signal(group, rig.state(), target(rig), rig.heap(), kBytes, signal(rig), 0);
   });
 }
 TEST_CASE("put_signal_nbi_synchronizes_at_both_ends") {
-  test_meets([](Member group, QueueRig& rig) {
+  test_syncs([](Member group, QueueRig& rig) {
     put_signal_nbi(group, rig.state(), target(rig), rig.heap(), kBytes, signal(rig), 0);
   });
 }
 TEST_CASE("iput_synchronizes_at_both_ends") {
-  test_meets([](Member group, QueueRig& rig) {
+  test_syncs([](Member group, QueueRig& rig) {
     iput(group, rig.state(), words(target(rig)), words(rig.heap()), kStrides, 0);
   });
 }
 TEST_CASE("iget_synchronizes_at_both_ends") {
-  test_meets([](Member group, QueueRig& rig) {
+  test_syncs([](Member group, QueueRig& rig) {
     iget(group, rig.state(), words(target(rig)), words(rig.heap()), kStrides, 0);
   });
 }
 TEST_CASE("barrier_all_synchronizes_at_both_ends") {
-  test_meets([](Member group, QueueRig& rig) { barrier_all(group, rig.state(), "test"); });
+  test_syncs([](Member group, QueueRig& rig) { barrier_all(group, rig.state(), "test"); });
 }
 TEST_CASE("sync_all_synchronizes_at_both_ends") {
-  test_meets([](Member group, QueueRig& rig) { sync_all(group, rig.state(), "test"); });
+  test_syncs([](Member group, QueueRig& rig) { sync_all(group, rig.state(), "test"); });
 }
 
 TEST_CASE("team_sync_synchronizes_at_both_ends") {
-  test_meets([](Member group, QueueRig& rig) { team_sync(group, rig.state(), "test", 0); });
-  test_meets([](Member group, QueueRig& rig) {
+  test_syncs([](Member group, QueueRig& rig) { team_sync(group, rig.state(), "test", 0); });
+  test_syncs([](Member group, QueueRig& rig) {
     rig.set_rounds();
     team_sync(group, rig.state(), "test", 0);
   });
 }
 TEST_CASE("team_barrier_synchronizes_at_both_ends") {
-  test_meets([](Member group, QueueRig& rig) { team_barrier(group, rig.state(), "test", 0); });
+  test_syncs([](Member group, QueueRig& rig) { team_barrier(group, rig.state(), "test", 0); });
 }
 
 TEST_CASE("collectives_synchronize_at_both_ends") {
   for (const Elements n : {kElements, kNone}) {  // members synchronize even when no data moves
-    test_meets([n](Member group, QueueRig& rig) {
+    test_syncs([n](Member group, QueueRig& rig) {
       CHECK(api::alltoall(caller(rig), group, kTeam, target(rig), rig.heap(), n) == 0);
     });
-    test_meets([n](Member group, QueueRig& rig) {
+    test_syncs([n](Member group, QueueRig& rig) {
       CHECK(api::broadcast(caller(rig), group, kTeam, target(rig), rig.heap(), n, 0) == 0);
     });
-    test_meets([n](Member group, QueueRig& rig) {
+    test_syncs([n](Member group, QueueRig& rig) {
       CHECK(api::fcollect(caller(rig), group, kTeam, target(rig), rig.heap(), n) == 0);
     });
-    test_meets([n](Member group, QueueRig& rig) {
+    test_syncs([n](Member group, QueueRig& rig) {
       CHECK(api::collect(caller(rig), group, kTeam, target(rig), rig.heap(), n) == 0);
     });
   }
-  test_meets([](Member group, QueueRig& rig) {
+  test_syncs([](Member group, QueueRig& rig) {
     CHECK(api::alltoalls<8>(caller(rig), group, kTeam, target(rig), rig.heap(), kStrides) == 0);
   });
 }
 TEST_CASE("reductions_and_scans_synchronize_at_both_ends") {
-  test_meets([](Member group, QueueRig& rig) {
+  test_syncs([](Member group, QueueRig& rig) {
     CHECK(api::reduce_sum(caller(rig), group, kTeam, ints(target(rig)), ints(rig.heap()), kInts) ==
           0);
   });
-  test_meets([](Member group, QueueRig& rig) {
+  test_syncs([](Member group, QueueRig& rig) {
     CHECK(api::reducescatter_sum(caller(rig), group, kTeam, ints(target(rig)), ints(rig.heap()),
                                  kInts) == 0);
   });
-  test_meets([](Member group, QueueRig& rig) {
+  test_syncs([](Member group, QueueRig& rig) {
     CHECK(api::inscan_sum(caller(rig), group, kTeam, ints(target(rig)), ints(rig.heap()), kInts) ==
           0);
   });
-  test_meets([](Member group, QueueRig& rig) {
+  test_syncs([](Member group, QueueRig& rig) {
     CHECK(api::exscan_sum(caller(rig), group, kTeam, ints(target(rig)), ints(rig.heap()), kInts) ==
           0);
   });
@@ -208,52 +208,52 @@ TEST_CASE("calls_of_no_bytes_synchronize_at_both_ends") {
         api::get_nbi(caller(rig), group, target(rig), rig.heap(), kNone, 0);
       },
   };
-  for (const GroupCall& call : nothing) test_meets(call, Leaves::kNothing);
+  for (const GroupCall& call : nothing) test_syncs(call, Leaves::kNothing);
   // The signal of such a call is sent, and members of a team synchronize.
-  test_meets([](Member group, QueueRig& rig) {
+  test_syncs([](Member group, QueueRig& rig) {
     api::put_signal(caller(rig), group, target(rig), rig.heap(), kNone, signal(rig), 0);
   });
-  test_meets([](Member group, QueueRig& rig) {
+  test_syncs([](Member group, QueueRig& rig) {
     api::put_signal_nbi(caller(rig), group, target(rig), rig.heap(), kNone, signal(rig), 0);
   });
-  test_meets([](Member group, QueueRig& rig) {
+  test_syncs([](Member group, QueueRig& rig) {
     CHECK(api::reduce_sum(caller(rig), group, kTeam, ints(target(rig)), ints(rig.heap()), 0) == 0);
   });
 }
 
 TEST_CASE("moves_of_tiles_synchronize_at_both_ends") {
-  test_tiles_meet([](Member group, QueueRig& rig, const api::TileArguments& both) {
+  test_tiles_sync([](Member group, QueueRig& rig, const api::TileArguments& both) {
     CHECK(api::move_tile<true>(caller(rig), group, both, 0) == 0);
   });
-  test_tiles_meet([](Member group, QueueRig& rig, const api::TileArguments& both) {
+  test_tiles_sync([](Member group, QueueRig& rig, const api::TileArguments& both) {
     CHECK(api::move_tile<false>(caller(rig), group, both, 0) == 0);
   });
 }
 TEST_CASE("collectives_of_tiles_synchronize_at_both_ends") {
   using gshmemx::NVLS_ONE_SHOT_PULL_NBI, gshmemx::NVLS_ONE_SHOT_PUSH_NBI,
       gshmemx::NVLS_TWO_SHOT_PUSH_NBI;
-  test_tiles_meet([](Member group, QueueRig& rig, const api::TileArguments& both) {
+  test_tiles_sync([](Member group, QueueRig& rig, const api::TileArguments& both) {
     CHECK(api::put_tile_to_members<false, NVLS_ONE_SHOT_PUSH_NBI>(caller(rig), group, kTeam,
                                                                   both) == 0);
   });
-  test_tiles_meet([](Member group, QueueRig& rig, const api::TileArguments& both) {
+  test_tiles_sync([](Member group, QueueRig& rig, const api::TileArguments& both) {
     CHECK(api::put_tile_to_members<true, NVLS_ONE_SHOT_PUSH_NBI>(caller(rig), group, kTeam, both) ==
           0);
   });
-  test_tiles_meet([](Member group, QueueRig& rig, const api::TileArguments& both) {
+  test_tiles_sync([](Member group, QueueRig& rig, const api::TileArguments& both) {
     CHECK(api::reduce_tile<false, ReduceOp::kSum, float, NVLS_ONE_SHOT_PULL_NBI>(
               caller(rig), group, kTeam, both, 0) == 0);
   });
-  test_tiles_meet([](Member group, QueueRig& rig, const api::TileArguments& both) {
+  test_tiles_sync([](Member group, QueueRig& rig, const api::TileArguments& both) {
     CHECK(api::reduce_tile<true, ReduceOp::kMax, float, NVLS_ONE_SHOT_PULL_NBI>(
               caller(rig), group, kTeam, both, 0) == 0);
   });
-  test_tiles_meet([](Member group, QueueRig& rig, const api::TileArguments& both) {
+  test_tiles_sync([](Member group, QueueRig& rig, const api::TileArguments& both) {
     CHECK(api::reduce_tile<false, ReduceOp::kSum, float, NVLS_TWO_SHOT_PUSH_NBI>(
               caller(rig), group, kTeam, both, api::kNoRoot) == 0);
   });
   // An in-place tile ends like a collective.
-  test_tiles_meet([](Member group, QueueRig& rig, const api::TileArguments& both) {
+  test_tiles_sync([](Member group, QueueRig& rig, const api::TileArguments& both) {
     api::TileArguments in_place = both;
     in_place.src = in_place.dst;
     CHECK(api::reduce_tile<false, ReduceOp::kSum, float, NVLS_ONE_SHOT_PULL_NBI>(
@@ -278,13 +278,13 @@ TEST_CASE("quiet_covers_operations_before_the_first_synchronization_of_the_group
   for (const GroupCall& call : calls) {
     QueueRig rig(QueueRig::Reach::kNetwork);
     rig.complete(0);
-    Meetings meetings{rig, [&] {
-                        nic::put(Thread{}, rig.state(), target(rig), rig.heap(), kBytes, 0,
-                                 nic::Reuse::kAtQuiet);
-                      }};
-    call({&meetings, 0}, rig);
+    Syncs syncs{rig, [&] {
+                  nic::put(Thread{}, rig.state(), target(rig), rig.heap(), kBytes, 0,
+                           nic::Reuse::kAtQuiet);
+                }};
+    call({&syncs, 0}, rig);
     CHECK(rig.cursor().done == 1);
-    CHECK((meetings.seen.back() == rig.snapshot()));
+    CHECK((syncs.seen.back() == rig.snapshot()));
   }
 }
 

@@ -242,10 +242,10 @@ void waits_for(const View& view, const View::Flag& missing, std::uint64_t number
 /// One of two threads of a group, and the memory at its synchronizations.
 struct Lane {
   int rank;
-  const std::function<void()>* meets;
+  const std::function<void()>* syncs;
   [[nodiscard]] int thread_rank() const { return rank; }
   [[nodiscard]] static int size() { return 2; }
-  void sync() const { (*meets)(); }
+  void sync() const { (*syncs)(); }
   [[nodiscard]] bool any(bool mine) const {
     sync();
     return mine;
@@ -314,10 +314,10 @@ TEST_CASE("a_group_synchronizes_before_it_signals_and_after_all_members_have_sig
       const int pe = view.pe(view.me);
       view.others_enter(job, 1);
       std::vector<Job::Memory> seen;
-      const std::function<void()> meets = [&] { seen.push_back(job.memory()); };
+      const std::function<void()> syncs = [&] { seen.push_back(job.memory()); };
       const Job::Memory before = job.memory();
       const int status =
-          team_sync(Lane{rank, &meets}, job.state(pe), "test", static_cast<int>(view.team.handle));
+          team_sync(Lane{rank, &syncs}, job.state(pe), "test", static_cast<int>(view.team.handle));
       CHECK(status == GSHMEMX_SUCCESS);
       REQUIRE(seen.size() >= 2);
       CHECK(Job::difference(seen.front(), before, job.teams()) == "");

@@ -27,8 +27,7 @@ void Lanes::leave(State state) {
 
 void Lanes::be_late(std::size_t lane, Late::Where where) {
   One& one = all_[lane];
-  if (was_late_ || lane != late_.lane || where != late_.where || one.meetings < late_.meetings)
-    return;
+  if (was_late_ || lane != late_.lane || where != late_.where || one.syncs < late_.syncs) return;
   was_late_ = one.held = true;
 }
 
@@ -40,7 +39,7 @@ void Lanes::pause(unsigned polls) {
   leave(State::kWaiting);
 }
 
-bool Lanes::meet(Group& group, bool mine) {
+bool Lanes::synchronize(Group& group, bool mine) {
   ++events_;
   group.any = group.any || mine;
   if (group.waiting.size() + 1 == static_cast<std::size_t>(group.size)) {
@@ -51,11 +50,11 @@ bool Lanes::meet(Group& group, bool mine) {
     leave(State::kReady);
   } else {
     group.waiting.push_back(current_);
-    leave(State::kMeeting);
+    leave(State::kInSync);
   }
   One& self = all_[current_];
-  ++self.meetings;
-  be_late(current_, Late::Where::kAfterMeeting);
+  ++self.syncs;
+  be_late(current_, Late::Where::kAfterSync);
   if (self.held) leave(State::kReady);
   return group.result;
 }
@@ -111,9 +110,9 @@ bool Lanes::run(std::size_t count, const std::function<void(std::size_t)>& body,
     one.state = State::kReady;
     one.held = false;
     one.begun = false;
-    one.meetings = 0;
+    one.syncs = 0;
     one.looked = 0;
-    be_late(lane, Late::Where::kAfterMeeting);
+    be_late(lane, Late::Where::kAfterSync);
   }
   const auto steps = [&] {
     if (!step || !step()) return false;

@@ -14,11 +14,11 @@
 
 namespace gshmem::test {
 
-/// Which lane is late: after `meetings` of its synchronizations, at once or where it waits next.
+/// Which lane is late: after `syncs` of its synchronizations, at once or where it waits next.
 struct Late {
   std::size_t lane;
-  unsigned meetings;
-  enum class Where { kAfterMeeting, kInWait } where;
+  unsigned syncs;
+  enum class Where { kAfterSync, kInWait } where;
 };
 
 /// A step of another agent, such as a NIC. Returns false if it has nothing to do.
@@ -33,7 +33,7 @@ class Lanes {
   bool run(std::size_t count, const std::function<void(std::size_t)>& body, const Late& late,
            When when, const Step& step);
   /// Returns how often the calling lane has synchronized.
-  [[nodiscard]] unsigned meetings(std::size_t lane) const { return all_[lane].meetings; }
+  [[nodiscard]] unsigned syncs(std::size_t lane) const { return all_[lane].syncs; }
 
   // Functions that lanes call.
   void pause(unsigned polls);
@@ -44,11 +44,11 @@ class Lanes {
     std::vector<std::size_t> waiting = {};  ///< lanes
   };
   /// Synchronizes the group. Returns whether `mine` was true on any lane.
-  bool meet(Group& group, bool mine);
+  bool synchronize(Group& group, bool mine);
 
  private:
   static constexpr std::size_t kStackBytes = 256 * 1024;
-  enum class State { kReady, kMeeting, kWaiting, kEnded };
+  enum class State { kReady, kInSync, kWaiting, kEnded };
   struct One {
     std::unique_ptr<char[]> stack{new char[kStackBytes]};  // not zeroed
     ucontext_t context{};  ///< its first entry; to resume by it would take two system calls
@@ -56,7 +56,7 @@ class Lanes {
     bool begun = false;
     State state = State::kReady;
     bool held = false;
-    unsigned meetings = 0;
+    unsigned syncs = 0;
     std::uint64_t looked = 0;  ///< events before its last poll
   };
   static void begin();
@@ -85,8 +85,8 @@ struct LaneGroup {
   int rank;
   [[nodiscard]] int thread_rank() const { return rank; }
   [[nodiscard]] int size() const { return group->size; }
-  void sync() const { (void)lanes().meet(*group, false); }
-  [[nodiscard]] bool any(bool mine) const { return lanes().meet(*group, mine); }
+  void sync() const { (void)lanes().synchronize(*group, false); }
+  [[nodiscard]] bool any(bool mine) const { return lanes().synchronize(*group, mine); }
 };
 
 }  // namespace gshmem::test

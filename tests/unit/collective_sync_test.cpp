@@ -297,15 +297,15 @@ void test_late(const Shape& shape, const Collective& what, std::size_t bytes,
   const std::size_t lanes_of_all = rounds.job().lanes();
   const bool by_network = shape.domain < shape.pes;
   INFO(what.name << ", " << shape.name << ", " << bytes << " bytes");
-  REQUIRE(rounds.run({lanes_of_all, 0, Late::Where::kAfterMeeting}, When::kAtOnce) == "");
-  const unsigned meetings = lanes().meetings(0);
+  REQUIRE(rounds.run({lanes_of_all, 0, Late::Where::kAfterSync}, When::kAtOnce) == "");
+  const unsigned syncs = lanes().syncs(0);
   const std::size_t next = rounds.job().lanes_of_pe();
   for (const std::size_t lane : {next - 1, next}) {
-    for (unsigned after = 0; after < meetings; ++after) {
-      for (const Late::Where where : {Late::Where::kAfterMeeting, Late::Where::kInWait}) {
+    for (unsigned after = 0; after < syncs; ++after) {
+      for (const Late::Where where : {Late::Where::kAfterSync, Late::Where::kInWait}) {
         for (const When when : {When::kBeforeLate, When::kAfterLate}) {
           if (!by_network && when != When::kBeforeLate) continue;
-          INFO("lane " << lane << " late after " << after << " of " << meetings << " meetings"
+          INFO("lane " << lane << " late after " << after << " of " << syncs << " syncs"
                        << (where == Late::Where::kInWait ? ", in a wait" : "") << ", NIC "
                        << static_cast<int>(when));
           REQUIRE(rounds.run({lane, after, where}, when) == "");
@@ -399,7 +399,7 @@ TEST_CASE("all_lanes_learn_that_a_member_did_not_come") {
       status[i] = what.make(
           {job.state(me), job.lane(lane), &job.team(me), me, shape.pes, memory + kMost, memory, 4});
     };
-    REQUIRE(lanes().run(status.size(), body, {status.size(), 0, Late::Where::kAfterMeeting},
+    REQUIRE(lanes().run(status.size(), body, {status.size(), 0, Late::Where::kAfterSync},
                         When::kAtOnce, [&] { return job.step_nic(); }));
     for (const int each : status) CHECK(each == GSHMEMX_ERROR_TIMEOUT);
   };
@@ -418,7 +418,7 @@ TEST_CASE("all_lanes_learn_that_a_member_makes_another_call") {
     status[lane] = api::fcollect({job.state(me), "test"}, job.lane(lane), GSHMEM_TEAM_WORLD,
                                  memory + kMost, memory, {me == 1 ? 6u : 5u, 1});
   };
-  REQUIRE(lanes().run(status.size(), body, {status.size(), 0, Late::Where::kAfterMeeting},
+  REQUIRE(lanes().run(status.size(), body, {status.size(), 0, Late::Where::kAfterSync},
                       When::kAtOnce, nullptr));
   // A member checks the member after it.
   CHECK(status == std::vector<int>{GSHMEMX_ERROR_SYMMETRY, GSHMEMX_ERROR_SYMMETRY,
