@@ -1,6 +1,6 @@
 // One rank of an MPI program: bootstrap_mpi_ranks MODE, under mpirun or (mode no-init) alone.
 #include "tests/bootstrap/conformance.h"
-#include "tests/bootstrap/met.h"
+#include "tests/bootstrap/connected.h"
 #include "tests/patience.h"
 
 #include <mpi.h>
@@ -160,11 +160,11 @@ void missing_rank() {
 
 /// All later collectives, and the end of the job, work without MPI: on any thread, and after
 /// MPI_Finalize.
-void meet() {
-  std::unique_ptr<Met> ranks;
+void connect_ranks() {
+  std::unique_ptr<Connected> ranks;
   {
     const Config config = config_with_timeout(60 * kPatience);
-    ranks = std::make_unique<Met>(create(MPI_COMM_WORLD), config);
+    ranks = std::make_unique<Connected>(create(MPI_COMM_WORLD), config);
   }
   MPI_Finalize();
   std::thread([&] { small_allgathers_do_not_mix(*ranks, 20); }).join();
@@ -212,7 +212,7 @@ int main(int argc, char** argv) {
   const std::map<std::string, void (*)()> modes{{"conforms", conforms},
                                                 {"part", conforms_over_part_of_the_world},
                                                 {"missing", missing_rank},
-                                                {"meet", meet},
+                                                {"connect", connect_ranks},
                                                 {"pmix", pmix_conforms}};
   const std::string name = argc == 2 ? argv[1] : "";
   if (name == "no-init") return run(no_init);

@@ -2,7 +2,7 @@
 // expects, 1 = it did not, 77 = not possible here.
 #include "host/base/fd.h"
 #include "tests/bootstrap/conformance.h"
-#include "tests/bootstrap/met.h"
+#include "tests/bootstrap/connected.h"
 #include "tests/lifeline.h"
 #include "tests/patience.h"
 #include "tests/capture.h"
@@ -40,8 +40,8 @@ std::unique_ptr<bootstrap::Bootstrap> create_pmix(double seconds) {
   return bootstrap::create_pmix(config_with_timeout(seconds));
 }
 
-std::unique_ptr<Met> meet(double seconds) {
-  return std::make_unique<Met>(create_pmix(seconds), config_with_timeout(seconds));
+std::unique_ptr<Connected> connect_ranks(double seconds) {
+  return std::make_unique<Connected>(create_pmix(seconds), config_with_timeout(seconds));
 }
 
 /// The collectives of a job whose ranks PMIx has connected.
@@ -50,7 +50,7 @@ void pmix_conforms() {
       [] {
         auto boot = bootstrap::create(config_with_timeout(kSeconds));
         expect(std::string(boot->name()) == "pmix", "auto takes PMIx under a PMIx launcher");
-        return std::make_unique<Met>(std::move(boot), config_with_timeout(kSeconds));
+        return std::make_unique<Connected>(std::move(boot), config_with_timeout(kSeconds));
       },
       std::size_t{5} << 20);
 }
@@ -77,7 +77,8 @@ void pmix_without_tcp() {
   Config config = config_with_timeout(kSeconds);
   config.uid_interface = "=none";
   StderrCapture capture;
-  conformance([&] { return std::make_unique<Met>(bootstrap::create_pmix(config), config); }, 4096);
+  conformance([&] { return std::make_unique<Connected>(bootstrap::create_pmix(config), config); },
+              4096);
   expect(capture.writes().empty(), "nothing is logged");
 }
 
@@ -110,7 +111,7 @@ void pmix_one_without_descriptors() {
                  is_last(*boot) ? "socket: Too many open files" : "init failed on PE 2: socket",
                  [&] { control::Plane(*boot, config, {}); });
   }
-  small_allgathers_do_not_mix(*meet(kSeconds), 20);
+  small_allgathers_do_not_mix(*connect_ranks(kSeconds), 20);
 }
 
 /// The limit of calls that must time out. To start under PMIx takes longer on a busy machine, so
@@ -121,7 +122,7 @@ const std::string kTimedOut = "timed out after 3 s";
 /// The last rank never calls: the others' calls end within the timeout, twice.
 void pmix_missing_rank() {
   const auto started = create_pmix(kSeconds);
-  const auto ranks = meet(kShortSeconds);
+  const auto ranks = connect_ranks(kShortSeconds);
   ranks->barrier();
   while (is_last(*ranks)) pause();  // the launcher ends it after another rank has its result
   const std::string who = "PE " + std::to_string(ranks->size() - 1) + " did not reach";
@@ -151,7 +152,7 @@ void late_rank(const Make& make) {
   }
   conformance([&] { return make(kSeconds); }, 4096);
 }
-void pmix_late_rank() { late_rank(meet); }
+void pmix_late_rank() { late_rank(connect_ranks); }
 void exchange_late_rank() { late_rank(create_pmix); }
 
 /// The last rank dies in a collective; the others end by an error, or by the launcher's signal.
@@ -162,14 +163,14 @@ void killed_rank(Collectives& ranks, const std::string& part) {
   expect(std::string(error.what()).find(part) != std::string::npos, error.what());
 }
 void pmix_killed_rank() {
-  const auto ranks = meet(20);
+  const auto ranks = connect_ranks(20);
   killed_rank(*ranks, "PE " + std::to_string(ranks->size() - 1) + " died");
 }
 void exchange_killed_rank() { killed_rank(*create_pmix(20), ""); }
 
 /// The last rank ends the job with 42, which must become the launcher's exit code.
 void pmix_abort() {
-  const auto ranks = meet(20);
+  const auto ranks = connect_ranks(20);
   ranks->barrier();
   if (is_last(*ranks)) {
     ranks->end("the reason given");

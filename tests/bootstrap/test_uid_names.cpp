@@ -61,7 +61,7 @@ struct Rank {
 };
 
 /// Runs a job whose ranks have these settings for rank 0.
-std::string meet(const std::vector<Rank>& ranks) {
+std::string connect_ranks(const std::vector<Rank>& ranks) {
   const auto size = static_cast<int>(ranks.size());
   return run_processes(size, [&](int rank) {
     const Rank& mine = ranks[static_cast<std::size_t>(rank)];
@@ -80,15 +80,15 @@ std::string meet(const std::vector<Rank>& ranks) {
 TEST_CASE("uid_rank_0_listens_on_all_addresses_of_its_name", "[uid]") {
   if (!can_have_names()) return;
   const std::string port = free_port(), both = "127.0.0.1 localhost\n::1 localhost\n";
-  CHECK(meet({{both, "localhost:" + port}, {"", "127.0.0.1:" + port}, {"", "[::1]:" + port}}) ==
-        "");
+  CHECK(connect_ranks(
+            {{both, "localhost:" + port}, {"", "127.0.0.1:" + port}, {"", "[::1]:" + port}}) == "");
 }
 
 TEST_CASE("uid_name_that_is_loopback_on_its_own_host_is_found_by_others", "[uid]") {
   if (!can_have_names()) return;
   const std::string address = "node:" + free_port();
   // 127.0.0.9 is the address that the others know.
-  CHECK(meet({{"127.0.1.1 node\n", address}, {"127.0.0.9 node\n", address}}) == "");
+  CHECK(connect_ranks({{"127.0.1.1 node\n", address}, {"127.0.0.9 node\n", address}}) == "");
 }
 
 TEST_CASE("uid_listens_on_all_addresses_only_for_a_name_without_one", "[uid]") {
@@ -116,7 +116,7 @@ TEST_CASE("uid_address_that_drops_packets_leaves_time_for_the_next", "[uid]") {
   for (int i = 0; i < 4; ++i) waiting.push_back(net::connect_to(deaf, Deadline(0.1)).fd);
   expect(!waiting.back(), "the queue is full");
   const std::string both = "127.0.0.1 localhost\n::1 localhost\n";
-  CHECK(meet({{"", "127.0.0.1:" + port, 15}, {both, "localhost:" + port, 60}}) == "");
+  CHECK(connect_ranks({{"", "127.0.0.1:" + port, 15}, {both, "localhost:" + port, 60}}) == "");
 }
 
 TEST_CASE("uid_link_local_address_needs_and_keeps_its_interface", "[uid]") {
@@ -129,7 +129,7 @@ TEST_CASE("uid_link_local_address_needs_and_keeps_its_interface", "[uid]") {
     if (!interface.up || !net::is_link_local(interface.address)) continue;
     const Endpoint here = net::listen_on(interface.address).endpoint;
     const std::string address = net::endpoint_text(here);
-    CHECK(meet({{"", address}, {"", address}}) == "");
+    CHECK(connect_ranks({{"", address}, {"", address}}) == "");
     return;
   }
 }

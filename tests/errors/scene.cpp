@@ -246,14 +246,14 @@ const Shared& perform(const Leg& leg, const Play& play, std::uint64_t seed) {
   return shared;
 }
 
-Meeting::Meeting() {
+Rendezvous::Rendezvous() {
   void* memory =
       mmap(nullptr, sizeof(*arrived_), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) throw std::runtime_error("mmap");
   arrived_ = new (memory) std::atomic<int>(0);
 }
-Meeting::~Meeting() { munmap(arrived_, sizeof(*arrived_)); }
-void Meeting::arrive_and_wait(int n) const {
+Rendezvous::~Rendezvous() { munmap(arrived_, sizeof(*arrived_)); }
+void Rendezvous::arrive_and_wait(int n) const {
   raise(*arrived_);
   await(*arrived_, n);
 }

@@ -99,11 +99,11 @@ const Shared& perform(const Leg& leg, const Play& play, std::uint64_t seed);
 [[nodiscard]] std::uint64_t base_seed();
 
 /// Lets children synchronize without the library. Created before they are.
-class Meeting {
+class Rendezvous {
  public:
-  Meeting();
-  ~Meeting();
-  Meeting(const Meeting&) = delete;
+  Rendezvous();
+  ~Rendezvous();
+  Rendezvous(const Rendezvous&) = delete;
   /// Returns when `n` have arrived.
   void arrive_and_wait(int n) const;
 

@@ -172,7 +172,7 @@ TEST_CASE("kernels_of_all_scopes_get_the_status_of_the_error") {
 
 TEST_CASE("a_pe_that_refused_a_request_reports_it_if_the_sender_does_not") {
   for (const Leg& leg : process_legs({"soft"})) {
-    const Meeting all_told;  // the others also learn that a PE leaves
+    const Rendezvous all_told;  // the others also learn that a PE leaves
     const auto outcomes = in_job(leg, "report", [&](Area& area) {
       if (gshmem_my_pe() == kActor) {
         spoil_key(Key::kRemote);

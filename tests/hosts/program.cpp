@@ -5,7 +5,7 @@
 #include "host/runtime/process.h"
 
 #include "tests/bootstrap/conformance.h"
-#include "tests/bootstrap/met.h"
+#include "tests/bootstrap/connected.h"
 #include "tests/patience.h"
 
 #include <gshmem/gshmem.hpp>
@@ -80,7 +80,7 @@ void await_folder(const Shape& job, int without) {
 }
 /// All PEs but `without` synchronize outside of the job: a PE that has its error leaves only after
 /// the others have theirs, so that they do not see it leave.
-void meet_in_folder(const Shape& job, int without = -1) {
+void synchronize_in_folder(const Shape& job, int without = -1) {
   std::ofstream(mark_of(job.me)) << "\n";
   await_folder(job, without);
 }
@@ -126,7 +126,7 @@ void collectives() {
   const gshmem::Config config = gshmem::Config::from_env();
   gshmem::test::conformance(
       [&] {
-        return std::make_unique<gshmem::test::Met>(gshmem::bootstrap::create(config), config);
+        return std::make_unique<gshmem::test::Connected>(gshmem::bootstrap::create(config), config);
       },
       std::size_t{1} << 20);
 }
@@ -150,7 +150,7 @@ void disagree() {
   CHECK(fault.code == GSHMEMX_ERROR_SYMMETRY);
   CHECK(said(fault, "size 128") && said(fault, "size 256"));
   CHECK(said(fault, "PE " + std::to_string(job.last())));
-  meet_in_folder(job);
+  synchronize_in_folder(job);
   gshmem_finalize();
 }
 
@@ -202,7 +202,7 @@ void expect_peer_failed(const Shape& job, int without, int victim, const char* w
   CHECK(fault.pe == victim);
   CHECK(said(fault, "PE " + std::to_string(victim) + " " + what));
   CHECK(waited < number("GSHMEM_TIMEOUT"));  // this limit has not ended it
-  meet_in_folder(job, without);
+  synchronize_in_folder(job, without);
   const auto leaving = Clock::now();
   gshmem_finalize();
   std::printf("finalized in %.2f s\n", seconds_since(leaving));
@@ -246,7 +246,7 @@ void leave() {
   const gshmemx_fault_t fault = print_fault();
   CHECK(fault.code == GSHMEMX_ERROR_SYMMETRY);
   CHECK(said(fault, "PE " + std::to_string(job.last()) + " called gshmem_finalize"));
-  meet_in_folder(job, job.last());
+  synchronize_in_folder(job, job.last());
   gshmem_finalize();
 }
 

@@ -119,7 +119,7 @@ void check_round(const Job& job, const Memory& memory, long round) {
 
 /// Runs one round: puts a pattern to every PE, counts at every PE, synchronizes, and checks what
 /// arrived.
-void put_and_meet(const Job& job, const Memory& memory, long round) {
+void put_and_synchronize(const Job& job, const Memory& memory, long round) {
   std::fill_n(memory.mine, kWords, pattern(job.me, round));
   for (int pe = 0; pe < job.n && job.puts(job.me); ++pe) {
     gshmem_putmem_nbi(memory.landing + kWords * static_cast<std::size_t>(job.me), memory.mine,
@@ -134,7 +134,7 @@ void put_and_meet(const Job& job, const Memory& memory, long round) {
 
 /// A PE that has its error leaves only after the others have theirs, so that they do not see it
 /// leave.
-void meet_in_folder(const Job& job) {
+void synchronize_in_folder(const Job& job) {
   const std::string prefix = job.folder + "/met.";
   std::ofstream(prefix + std::to_string(job.me)) << "\n";
   for (int pe = 0; pe < job.n; ++pe)
@@ -162,7 +162,7 @@ int main(int argc, char** argv) {
   auto last_good = Clock::now();  // end of the last complete round
   const auto go_on_until = [&](long end) {
     while (healthy() && round != end) {
-      put_and_meet(job, memory, round++);
+      put_and_synchronize(job, memory, round++);
       if (healthy()) last_good = Clock::now();
     }
   };
@@ -182,7 +182,7 @@ int main(int argc, char** argv) {
   fails_at_once("barrier_all", timeout, gshmem_barrier_all);
   fails_at_once("quiet", timeout, gshmem_quiet);
   fails_at_once("malloc", timeout, [] { (void)gshmem_malloc(64); });
-  meet_in_folder(job);
+  synchronize_in_folder(job);
   const auto leaving = Clock::now();
   gshmem_finalize();
   std::printf("finalized in %.2f s\n", seconds_since(leaving));

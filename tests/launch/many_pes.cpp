@@ -88,7 +88,7 @@ void require(bool ok, const char* what) {
 }
 
 /// Synchronizes the host threads of all PEs without the network.
-void meet() { gshmem_free(gshmem_malloc(8)); }
+void synchronize() { gshmem_free(gshmem_malloc(8)); }
 
 /// Runs a PE. `counts`: it reports for its process, which had `before` kilobytes.
 void work(Times& times, int neighbours, bool counts, long before) {
@@ -104,13 +104,13 @@ void work(Times& times, int neighbours, bool counts, long before) {
     gshmem_uint64_atomic_inc(counter, (gshmem_my_pe() + i) % gshmem_n_pes());
   gshmem_quiet();
   keep_most(times.first_use, start, 1);
-  meet();
+  synchronize();
   if (counts) {
     times.first_use_used += used_us() - used;
     times.used_pairs += queue_pairs();
     times.used_kilobytes += own_kilobytes() - before;
   }
-  meet();
+  synchronize();
   start = Clock::now();
   for (int i = 0; i < kMallocs; ++i) {
     void* const block = gshmem_malloc(4096);
@@ -118,12 +118,12 @@ void work(Times& times, int neighbours, bool counts, long before) {
     gshmem_free(block);
   }
   keep_most(times.malloc, start, kMallocs);
-  meet();
+  synchronize();
   start = Clock::now();
   used = used_us();
   for (int i = 0; i < barriers; ++i) gshmem_barrier_all();
   keep_most(times.barrier, start, barriers);
-  meet();
+  synchronize();
   if (counts) times.barrier_used += (used_us() - used) / barriers;
   require(*counter == static_cast<std::uint64_t>(neighbours), "a neighbour's atomic is missing");
   if (counts) times.all_pairs += queue_pairs();
@@ -136,7 +136,7 @@ void as_threads(int n, Times& times, int neighbours) {
   Clock::time_point last;
   gshmem::run_threads(n, [&](const gshmem::Runtime& runtime) {
     keep_most(times.init, start, 1);
-    meet();
+    synchronize();
     if (runtime.my_pe() == 0) {
       times.init_used = used_us() - used;
       times.kilobytes += own_kilobytes() - before;
@@ -155,7 +155,7 @@ int one_process(Times& times, int neighbours) {
   Clock::time_point start = Clock::now();
   gshmem_init();
   keep_most(times.init, start, 1);
-  meet();
+  synchronize();
   times.init_used += used_us() - used;
   times.kilobytes += own_kilobytes() - before;
   times.descriptors += open_descriptors();

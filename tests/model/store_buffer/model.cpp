@@ -29,7 +29,7 @@ Model::Model(std::uint64_t seed, std::size_t n, std::size_t warp, std::string wh
       producers(n),
       lanes(warp),
       name(std::move(what)),
-      meetings(n) {
+      newest_groups(n) {
   current = this;
 }
 Model::~Model() { current = nullptr; }
@@ -117,25 +117,25 @@ int Group::rank() const {
 }
 
 /// Returns when all threads of the group have arrived.
-void Group::meet() {
-  const std::uint64_t meeting = meetings_;
+void Group::synchronize() {
+  const std::uint64_t sync = syncs_;
   if (++arrived_ == size()) {
     arrived_ = 0;
-    ++meetings_;
+    ++syncs_;
   }
-  while (meetings_ == meeting) pause();
+  while (syncs_ == sync) pause();
 }
 
 void Group::sync() {
   while (model().memory.leave_one(model().buffer())) step();
-  meet();
+  synchronize();
 }
 
 std::uint64_t Group::value_of(int rank, std::uint64_t value) {
   values_[static_cast<std::size_t>(this->rank())] = value;
-  meet();
+  synchronize();
   const std::uint64_t got = values_[static_cast<std::size_t>(rank)];
-  meet();  // before the next call overwrites it
+  synchronize();  // before the next call overwrites it
   return got;
 }
 
@@ -143,7 +143,7 @@ std::uint64_t Group::value_of(int rank, std::uint64_t value) {
 std::shared_ptr<Group> converge(std::uint64_t key) {
   Model& run = model();
   const std::size_t self = run.threads.current();
-  std::weak_ptr<Group>& newest = run.meetings[self / run.lanes];
+  std::weak_ptr<Group>& newest = run.newest_groups[self / run.lanes];
   std::shared_ptr<Group> group = newest.lock();
   const bool joins = run.lanes > 1 && group && group->open_ && group->key_ == key;
   if (!joins) newest = group = std::make_shared<Group>(key);

@@ -34,13 +34,13 @@ class Group {
 
  private:
   friend std::shared_ptr<Group> converge(std::uint64_t key);
-  void meet();
+  void synchronize();
   std::uint64_t key_;
   bool open_ = true;
   std::vector<std::size_t> lanes_;  ///< threads, in their order
   std::vector<std::uint64_t> values_;
   int arrived_ = 0;
-  std::uint64_t meetings_ = 0;
+  std::uint64_t syncs_ = 0;
 };
 
 /// One run. There is one at a time.
@@ -61,8 +61,8 @@ class Model {
   Chances chances;
   std::size_t producers, lanes;
   std::uint64_t steps = 0;
-  std::string name;                            ///< for messages
-  std::vector<std::weak_ptr<Group>> meetings;  ///< the newest one of each warp
+  std::string name;                                 ///< for messages
+  std::vector<std::weak_ptr<Group>> newest_groups;  ///< the newest one of each warp
 };
 Model& model();
 

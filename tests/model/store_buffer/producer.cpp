@@ -42,18 +42,18 @@ void Job::check_signal(int pe, std::uint64_t offset) {
 void Producer::run() {
   for (std::uint32_t i = 0; i < job_.calls && !over(); ++i) {
     pe_ = 1 + static_cast<int>(below(job_.heaps->remote.size() - 1));
-    if (job_.crowded && i % 4 == 0) meet();
+    if (job_.crowded && i % 4 == 0) synchronize();
     call();
   }
   if (job_.fails || below(4) != 0) quiet();
 }
 
 /// Lets all threads start again together, from an empty queue.
-void Producer::meet() {
+void Producer::synchronize() {
   quiet();
   const std::uint64_t all = job_.shadows.size();
-  const std::uint64_t meeting = job_.met++ / all + 1;
-  while (job_.met < meeting * all && !over()) pause();
+  const std::uint64_t sync = job_.met++ / all + 1;
+  while (job_.met < sync * all && !over()) pause();
 }
 
 void Producer::call() {

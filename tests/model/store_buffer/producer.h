@@ -75,7 +75,7 @@ class Producer {
   using Bytes = std::vector<char>;
   enum class Source { kAny, kHeap };
   void call();
-  void meet();
+  void synchronize();
   void small_call();
   void crowded_call();
   void put_from_heap();

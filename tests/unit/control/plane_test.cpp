@@ -5,7 +5,7 @@
 #include "host/base/run_phase.h"
 #include "host/runtime/pe.h"
 #include "tests/bootstrap/counting.h"
-#include "tests/bootstrap/met.h"
+#include "tests/bootstrap/connected.h"
 #include "tests/bootstrap/run_ranks.h"
 #include "tests/bootstrap/uid_fixture.h"
 #include "tests/sanitizers/sanitizers.h"
@@ -39,9 +39,9 @@ namespace {
 
 using Ranks = std::vector<std::unique_ptr<bootstrap::Bootstrap>>;
 
-std::unique_ptr<Met> meet(Ranks& ranks, int rank, double seconds = 60 * kPatience) {
-  return std::make_unique<Met>(std::move(ranks[static_cast<std::size_t>(rank)]),
-                               uid_config(seconds));
+std::unique_ptr<Connected> connect_ranks(Ranks& ranks, int rank, double seconds = 60 * kPatience) {
+  return std::make_unique<Connected>(std::move(ranks[static_cast<std::size_t>(rank)]),
+                                     uid_config(seconds));
 }
 
 using Runner = std::string (*)(int, const std::function<void(int)>&);
@@ -50,16 +50,16 @@ std::string run_forked(int size, const std::function<void(int)>& body) {
 }
 
 /// Runs `body` on every PE of a job that was connected by a unique id.
-std::string run_job(Runner run, int size, const std::function<void(Met&)>& body) {
+std::string run_job(Runner run, int size, const std::function<void(Connected&)>& body) {
   IdChannel channel;
   return run(size, [&](int rank) {
-    Met ranks(channel.join(rank, size, uid_config()), uid_config());
+    Connected ranks(channel.join(rank, size, uid_config()), uid_config());
     body(ranks);
   });
 }
 
 /// PE size-1 ends the job while the others wait; they learn which PE ended and why.
-void end_reaches_the_others(Met& ranks) {
+void end_reaches_the_others(Connected& ranks) {
   const int last = ranks.size() - 1;
   ranks.barrier();
   if (ranks.rank() == last) return ranks.end("the reason given");
@@ -77,7 +77,7 @@ TEST_CASE("pes_that_are_threads_conform") {
   Ranks lives[2] = {bootstrap::create_threads(size, 60), bootstrap::create_threads(size, 60)};
   CHECK(run_threads(size, [&](int rank) {
           int life = 0;
-          conformance([&] { return meet(lives[life++], rank); }, kMost);
+          conformance([&] { return connect_ranks(lives[life++], rank); }, kMost);
         }) == "");
 }
 
@@ -88,8 +88,8 @@ TEST_CASE("pes_that_are_processes_conform") {
           int life = 0;
           conformance(
               [&] {
-                return std::make_unique<Met>(lives[life++].join(rank, size, uid_config()),
-                                             uid_config());
+                return std::make_unique<Connected>(lives[life++].join(rank, size, uid_config()),
+                                                   uid_config());
               },
               kMost);
         }) == "");
@@ -141,7 +141,7 @@ TEST_CASE("a_pe_that_does_not_connect_is_named_before_the_others_end_their_repor
 }
 
 TEST_CASE("collectives_survive_signals") {
-  CHECK(run_job(run_forked, 3, [](Met& ranks) {
+  CHECK(run_job(run_forked, 3, [](Connected& ranks) {
           struct sigaction action {};
           action.sa_handler = [](int) {};  // without SA_RESTART: system calls end with EINTR
           sigaction(SIGALRM, &action, nullptr);
@@ -156,7 +156,7 @@ TEST_CASE("collectives_survive_signals") {
 TEST_CASE("missing_pe_is_named_after_the_timeout_and_again") {
   Ranks boots = bootstrap::create_threads(4, 60 * kPatience);
   CHECK(run_threads(4, [&](int rank) {
-          const auto ranks = meet(boots, rank);
+          const auto ranks = connect_ranks(boots, rank);
           ranks->barrier();
           if (rank == 1 || rank == 3) return;
           ranks->plane().collectives().set_timeout(0.2);
@@ -172,7 +172,7 @@ TEST_CASE("missing_pe_is_named_after_the_timeout_and_again") {
 TEST_CASE("pe_that_dies_is_named") {
   IdChannel channel;
   CHECK(run_processes(3, [&](int rank) {
-          Met ranks(channel.join(rank, 3, uid_config()), uid_config());
+          Connected ranks(channel.join(rank, 3, uid_config()), uid_config());
           ranks.barrier();
           if (rank == 2) _exit(0);
           for (int i = 0; i < 2; ++i)
@@ -184,7 +184,7 @@ TEST_CASE("pe_that_dies_is_named") {
 TEST_CASE("pe_that_leaves_is_reported_as_left") {
   Ranks boots = bootstrap::create_threads(2, 60 * kPatience);
   CHECK(run_threads(2, [&](int rank) {
-          const auto ranks = meet(boots, rank);
+          const auto ranks = connect_ranks(boots, rank);
           ranks->barrier();
           if (rank == 1) return;
           const std::string why = expect_error([&] { ranks->barrier(); }).what();
@@ -217,7 +217,7 @@ TEST_CASE("death_of_a_pe_ends_the_wait_for_its_segment") {
   IdChannel channel;
   CHECK(run_processes(2,
                       [&](int rank) {
-                        Met ranks(channel.join(rank, 2, uid_config()), uid_config());
+                        Connected ranks(channel.join(rank, 2, uid_config()), uid_config());
                         ranks.barrier();
                         if (rank == dies) (void)raise(SIGKILL);
                         control::LocalPeers& local = ranks.plane().local();

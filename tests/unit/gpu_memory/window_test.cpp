@@ -131,7 +131,7 @@ Seen run_pe(const Job& job, Collectives& inner) {
     seen.error = error.what();
   }
   // Its peers may have windows and wait in write_and_look.
-  for (int meet = 0; !made && meet < 3; ++meet) boot.barrier();
+  for (int barrier = 0; !made && barrier < 3; ++barrier) boot.barrier();
   return seen;
 }
 

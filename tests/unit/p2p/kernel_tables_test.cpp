@@ -76,9 +76,9 @@ class TeamsRig {
   /// them. `other` is called once per exchange, with its number from 1.
   template <class Other>
   gshmem_team_t join_with(const Other& other) {
-    int meeting = 0;
+    int exchange = 0;
     return teams_.join("join", 0, {}, [&](std::vector<std::uint32_t> words) {
-      other(++meeting, words);
+      other(++exchange, words);
       return Teams::Exchanged{{2, 3}, words};
     });
   }
@@ -232,19 +232,19 @@ TEST_CASE("a_team_keeps_its_members_while_others_come_and_go") {
 TEST_CASE("an_entry_that_not_all_members_could_use_stays_reserved") {
   SECTION("another member could not: it is free again, and asked for again") {
     TeamsRig rig(1);
-    int meetings = 0;
-    rig.join_with([&](int meeting, auto& words) {
-      meetings = meeting;
-      if (meeting == 2) words[0] = 0;
+    int exchanges = 0;
+    rig.join_with([&](int exchange, auto& words) {
+      exchanges = exchange;
+      if (exchange == 2) words[0] = 0;
     });
-    CHECK(meetings == 4);
+    CHECK(exchanges == 4);
   }
   SECTION("this one could not: the thread that was quicker keeps it") {
     TeamsRig rig(2);
     gshmem_team_t quicker = GSHMEM_TEAM_INVALID;
-    const gshmem_team_t slower = rig.join_with([&](int meeting, const auto& words) {
-      if (meeting == 1) quicker = rig.join({2});
-      if (meeting == 2) CHECK(words[0] == 0);
+    const gshmem_team_t slower = rig.join_with([&](int exchange, const auto& words) {
+      if (exchange == 1) quicker = rig.join({2});
+      if (exchange == 2) CHECK(words[0] == 0);
     });
     CHECK(rig.members(quicker) == std::vector<int>{2});
     CHECK(rig.members(slower) == std::vector<int>{2, 3});
@@ -260,8 +260,8 @@ TEST_CASE("an_entry_that_not_all_members_could_use_stays_reserved") {
   SECTION("no member has it: it is free again") {
     TeamsRig rig(1);
     for (const int lost : {1, 2}) {
-      CHECK_THROWS_WITH(rig.join_with([&](int meeting, const auto&) {
-        if (meeting == lost) throw Error(GSHMEMX_ERROR_PEER_FAILED, "PE 3 is gone");
+      CHECK_THROWS_WITH(rig.join_with([&](int exchange, const auto&) {
+        if (exchange == lost) throw Error(GSHMEMX_ERROR_PEER_FAILED, "PE 3 is gone");
       }),
                         "PE 3 is gone");
     }

@@ -5,9 +5,9 @@
 
 namespace gshmem::test {
 
-class Met final : public Collectives {
+class Connected final : public Collectives {
  public:
-  Met(std::unique_ptr<bootstrap::Bootstrap> boot, const Config& config)
+  Connected(std::unique_ptr<bootstrap::Bootstrap> boot, const Config& config)
       : boot_(std::move(boot)),
         config_(config),
         plane_(std::make_unique<control::Plane>(*boot_, config_, control::Plane::Callbacks{})) {}
