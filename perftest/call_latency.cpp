@@ -80,7 +80,7 @@ class Scene {
   /// Collective, for calls that synchronize all PEs. The PEs arrive late in turn. After each call
   /// every PE checks that the others have entered it, and that a put before it has arrived.
   template <class By, class C>
-  void verify_meeting(const gshmem::LaunchShape& shape) {
+  void verify_synchronization(const gshmem::LaunchShape& shape) {
     constexpr std::uint64_t kVerified = 20, kLateNs = 20000;
     const int n_pes = bench_.n_pes(), my_pe = bench_.my_pe();
     At here = at<By>(0);
@@ -135,7 +135,8 @@ void run_call(Bench& bench, Scene& scene, const std::string& scope) {
   for (const std::size_t bytes : sizes) {
     const std::size_t extent = kCheck.moves() ? bytes * kCheck.elements.stride : 0;
     scene.prepare(kCheck, extent);
-    if constexpr (kCheck.kind == Check::kMeet) scene.template verify_meeting<By, C>(shape);
+    if constexpr (kCheck.kind == Check::kSynchronize)
+      scene.template verify_synchronization<By, C>(shape);
     const std::uint64_t before = bench.iterations_taken();
     const Measurement measured =
         measure_calls<By, C>(bench, shape, timed_if(kCheck.by_all() || bench.role().is_active()),

@@ -85,14 +85,14 @@ struct At {
 /// How the data of a call is checked, and what crosses the path at least.
 struct Check {
   enum Kind {
-    kPuts,        ///< the source must be in `dest` of the named PE
-    kGets,        ///< the named PE's source must be in `dest` of the caller
-    kWord,        ///< the word of the named PE must be `expected`
-    kOwnWord,     ///< the word of the caller must be `expected`
-    kAnswer,      ///< only the result is checked
-    kLock,        ///< all PEs must have incremented the counter
-    kMeet,        ///< all PEs must have entered the call
-    kCollective,  ///< collective_latency checks it
+    kPuts,         ///< the source must be in `dest` of the named PE
+    kGets,         ///< the named PE's source must be in `dest` of the caller
+    kWord,         ///< the word of the named PE must be `expected`
+    kOwnWord,      ///< the word of the caller must be `expected`
+    kAnswer,       ///< only the result is checked
+    kLock,         ///< all PEs must have incremented the counter
+    kSynchronize,  ///< all PEs must have entered the call
+    kCollective,   ///< collective_latency checks it
   };
   Kind kind;
   Trip trip = Trip::kStream;
@@ -129,8 +129,8 @@ constexpr Check of_kind(Check::Kind kind, Trip trip) {
 constexpr Check answer() { return of_kind(Check::kAnswer, Trip::kStream); }
 constexpr Check locks() { return of_kind(Check::kLock, Trip::kStream); }
 constexpr Check collective() { return of_kind(Check::kCollective, Trip::kOneWay); }
-constexpr Check meets(bool completes) {
-  Check check = of_kind(Check::kMeet, Trip::kOneWay);
+constexpr Check synchronizes(bool completes) {
+  Check check = of_kind(Check::kSynchronize, Trip::kOneWay);
   check.completes = completes;
   return check;
 }
