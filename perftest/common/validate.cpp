@@ -63,7 +63,7 @@ std::optional<std::string> find_mismatch(std::span<const std::byte> bytes, std::
                 });
   for (std::size_t at = size; !found && at < bytes.size(); ++at) {
     if (bytes[at] != kPoison) {
-      found = describe(at, bytes[at], kPoison, key, ", behind the end of the message,");
+      found = describe(at, bytes[at], kPoison, key, ", after the end of the message,");
     }
   }
   return found;

@@ -50,7 +50,7 @@ TEST_CASE("a byte after the message is found") {
   image[100] = std::byte{0};
   const auto problem = find_mismatch(image, key.size, key);
   REQUIRE(problem);
-  CHECK_THAT(*problem, Catch::Contains("byte 100") && Catch::Contains("behind the end"));
+  CHECK_THAT(*problem, Catch::Contains("byte 100") && Catch::Contains("after the end"));
 }
 
 TEST_CASE("a destination that was not written is found") {
