@@ -32,10 +32,11 @@ void Pe::require_registrable(const char* call, const SymmetricBuffer& buffer) co
           GSHMEMX_ERROR_INVALID_VALUE,
           strprintf("%s: argument size = %zu is more than there is from buf_ptr = %p", call,
                     buffer.bytes, buffer.buffer));
-  require(!paths_->window().overlaps(buffer.buffer, buffer.bytes), GSHMEMX_ERROR_INVALID_VALUE, [&] {
-    return strprintf("%s: argument buf_ptr = %p (%zu bytes) is symmetric memory already", call,
-                     buffer.buffer, buffer.bytes);
-  });
+  require(!paths_->window().overlaps(buffer.buffer, buffer.bytes), GSHMEMX_ERROR_INVALID_VALUE,
+          [&] {
+            return strprintf("%s: argument buf_ptr = %p (%zu bytes) is symmetric memory already",
+                             call, buffer.buffer, buffer.bytes);
+          });
   registered_->require_new(call, buffer.buffer, buffer.bytes);
 }
 

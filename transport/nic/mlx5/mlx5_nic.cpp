@@ -107,8 +107,8 @@ CreatedQueue Mlx5Nic::create_queue(const QueuePlace& place) {
                                       place.cq_record + sizeof(abi::DoorbellRecord)});
   const Region& region = queue_region_->region;
   require(end <= region.bytes, GSHMEMX_ERROR_INTERNAL,
-          strprintf("create_queue: the queue ends at %lu, after the %lu bytes of queue memory",
-                    end, region.bytes));
+          strprintf("create_queue: the queue ends at %lu, after the %lu bytes of queue memory", end,
+                    region.bytes));
   const int index = static_cast<int>(connections_.size());
   const mlx5dv_devx_uar& bell = place.doorbell ? bells_.by(place.doorbell) : bells_.take();
   const QueueMemory memory{queue_region_->umem->umem_id, bell};
