@@ -56,7 +56,7 @@ def tiles(header):
     """Returns the families of templates, which only kernels can call."""
     with open(header, encoding="utf-8") as file:
         text = file.read()
-    names = re.findall(r"^  GSHMEM_TILE_(?:MOVE|GIVE)\((\w+), SCOPE", text, re.M)
+    names = re.findall(r"^  GSHMEM_TILE_(?:MOVE|TO_MEMBERS)\((\w+), SCOPE", text, re.M)
     names += re.findall(r"^  GSHMEM_TILE_REDUCE\(NAME##_(\w+), SCOPE", text, re.M)
     names += re.findall(r"int tile_(\w+)##SCOPE\(gshmem_team_t team, uint64_t flag\)", text)
     scopes = re.findall(r"^GSHMEM_TILE_CALLS\(_?(\w*),", text, re.M)
