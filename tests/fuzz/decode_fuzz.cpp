@@ -35,9 +35,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   size = std::min(size, gshmem::nic::kMaxWqeBytes);
   // A copy of exactly this size, so that a read after it is detected.
   const std::vector<std::uint8_t> wqe(data, data + size);
-  const auto result = gshmem::nic::decode_wqe(wqe.data(), size);
-  require((result.error == gshmem::nic::WqeError::kNone) == result.reason.empty(), "reason");
-  if (result.error == gshmem::nic::WqeError::kNone) check_accepted(result.wqe, size);
+  using enum gshmem::nic::Receives;
+  for (const auto receives : {kNo, kYes, kDatagrams, kTargets}) {
+    const auto result = gshmem::nic::decode_wqe(wqe.data(), size, receives);
+    require((result.error == gshmem::nic::WqeError::kNone) == result.reason.empty(), "reason");
+    if (result.error == gshmem::nic::WqeError::kNone) check_accepted(result.wqe, size);
+  }
   require(gshmem::nic::dump_wqe(wqe.data(), size).empty() == (size == 0), "dump");
   if (size >= 8) {
     std::uint64_t value = 0;

@@ -149,7 +149,8 @@ def case_selftest(program):
     assert re.search("FAILED +init .*mlx5_9", page) and "transfers" not in page, page
     assert "result: gshmem" in page and "; no network; host memory, rung by a CPU: 0 ok, FAILED init" in page, page
     # A port of RoCE has its addresses tried, and one that can do without records is tried without.
-    page, log = run_both(program, ["--nic-selftest"], 0, GSHNIC_PROFILE="roce,no_record", **soft)
+    page, log = run_both(program, ["--nic-selftest"], 0, GSHNIC_PROFILE="roce,no_record",
+                         GSHMEM_DOORBELL_RECORD="auto", **soft)
     for index, version in enumerate((1, 2, 1, 2)):
         assert re.search(rf"ok +GID {index} .*GID {index} .*, RoCE v{version}, MTU .*, no doorbell records", page), page
     assert re.search(r"ok +off .*, no doorbell records\)", page) and "GID 4" not in page, page
@@ -157,7 +158,8 @@ def case_selftest(program):
     assert "; doorbell records, in host memory: 2 ok; addresses of the port, in host memory: 4 ok; GPU memory" in page, page
     # A queue without a record that does not work is noticed, and the others have one.
     page, log = run_both(program, ["--nic-selftest"], 0, GSHNIC_PROFILE="no_record",
-                         GSHNIC_RULES="op=nop:times=1:queue=error", GSHMEM_LOG="warn", **soft)
+                         GSHNIC_RULES="op=nop:times=1:queue=error", GSHMEM_LOG="warn",
+                         GSHMEM_DOORBELL_RECORD="auto", **soft)
     assert "queues have doorbell records, because one without failed: its NOP" in log, log
     page, log = run_both(program, ["--nic-selftest"], 0, GSHMEM_DOORBELL="agent", GSHMEM_LOG="info", **soft)
     assert "gshmem[0] ERROR: " in log, log  # if they are requested

@@ -339,7 +339,7 @@ TEST_CASE("queues_have_records_if_a_queue_without_one_does_not_work_or_is_not_th
   fake_verbs().no_record = true;
   {
     gshmem::test::StderrCapture log;
-    Setup setup;
+    Setup setup(config_with({{"GSHMEM_DOORBELL_RECORD", "auto"}}));
     const std::unique_ptr<Mlx5Nic> nic = setup.open();  // the double completes nothing
     CHECK((nic->limits().flags & abi::kNicReadsRecord) != 0);
     const std::vector<std::string> said = log.writes();

@@ -131,7 +131,8 @@ void Core::run() {
     bool moved = false;
     {
       std::unique_lock lock(mutex_);
-      if (context.qps.empty() && !stop_.load(std::memory_order_relaxed)) {
+      if (context.qps.empty() && context.targets.empty() &&
+          !stop_.load(std::memory_order_relaxed)) {
         wake_.wait_for(lock, std::chrono::milliseconds(100));
       }
       moved = pass();

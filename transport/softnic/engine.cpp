@@ -153,8 +153,9 @@ void Engine::join_fabric(int fd) {
     check(impl_->context.fabric->same_file(fd), kBadResourceState, "another fabric is joined");
     return;
   }
-  check(impl_->context.qps.empty() && impl_->context.regions.empty(), kBadResourceState,
-        "a fabric must be joined before the first queue pair and region");
+  check(impl_->context.qps.empty() && impl_->context.targets.empty() &&
+            impl_->context.regions.empty(),
+        kBadResourceState, "a fabric must be joined before the first queue pair and region");
   impl_->use_fabric(fd);
   impl_->joined = true;
 }

@@ -5,6 +5,8 @@
 #include "transport/nic/mlx5/memory.h"
 #include "transport/nic/mlx5/registers.h"
 
+#include <gshmem/abi/doorbell_cpu.h>
+
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
@@ -34,8 +36,7 @@ bool completes_nop(const Connection& queue, std::uint8_t* memory) {
   auto* entry = new (memory) abi::ControlSegment{};
   entry->number_ds = abi::Be32(number << 8 | 1);
   entry->flags = abi::kCqUpdate;
-  // Pairs with the read of the entry by the device.
-  __atomic_store_n(queue.created().doorbell, abi::doorbell_value(1, number), __ATOMIC_RELEASE);
+  abi::store_register(queue.created().doorbell, abi::doorbell_value(1, number));
   using Clock = std::chrono::steady_clock;
   constexpr std::chrono::seconds kPatience(2);
   const auto* last = memory + kPlace.completion + sizeof(abi::CompletionEntry) - 1;
