@@ -163,10 +163,23 @@ std::optional<Evidence> agent(const std::string& network) {
 
 }  // namespace
 
+bool stands_for_card(const Machine& machine) {
+  return machine.config.nic == NicKind::kSoft && machine.env("GSHNIC_COSTS") != nullptr;
+}
+
+std::string why_cpu_mode(const Machine& machine) {
+  if (machine.config.device == DeviceChoice::kCpu) return "GSHMEM_DEVICE=cpu";
+  return machine.cuda.gpus.empty() ? machine.cuda.why_none : "";
+}
+
 std::string why_not(const Machine& machine) {
+  const bool modelled = stands_for_card(machine);
   if (machine.config.nic == NicKind::kNone) return "GSHMEM_NIC=none: there is load/store only";
-  if (machine.config.nic == NicKind::kSoft) return "the soft NIC (GSHMEM_NIC=soft) is no card";
+  if (machine.config.nic == NicKind::kSoft && !modelled)
+    return "the soft NIC (GSHMEM_NIC=soft) is no card";
   if (gpus(machine).empty()) return "there is no NVIDIA GPU";
+  if (const std::string why = why_cpu_mode(machine); !why.empty() && !modelled)
+    return "CPU mode: " + why;
   if (has_rdma_device(machine)) return "";
   const bool card = std::ranges::any_of(check_rdma_modules(machine), &Finding::is_trouble);
   return card ? "" : "there is no RDMA device: PEs reach each other by load/store only";

@@ -8,6 +8,10 @@
 
 namespace gshmem::proof {
 
+/// Does the soft NIC stand for a card, by its model of costs (GSHNIC_COSTS)?
+[[nodiscard]] bool stands_for_card(const info::Machine& machine);
+/// Returns why jobs run in CPU mode; empty if they run on GPUs.
+[[nodiscard]] std::string why_cpu_mode(const info::Machine& machine);
 /// Returns why GPUDirect RDMA does not apply to this machine; empty when it does.
 [[nodiscard]] std::string why_not(const info::Machine& machine);
 /// `network` is the text of the job with it on, or empty; `gpu` is PE 0's, or -1. Then the NIC is

@@ -32,19 +32,17 @@ bool has_gdrcopy(const info::Machine& machine) {
 
 Proof prove(info::Machine machine, const Jobs& jobs, const Plan& plan) {
   const Config config = proof_config(machine.config, jobs.one_process());
-  const bool stands_for_card =
-      config.nic == NicKind::kSoft && env_lookup("GSHNIC_COSTS") != nullptr;
+  const std::string why = why_not(machine);
   // The doctor looks at the card that the soft NIC's costs stand for.
-  if (stands_for_card) machine.config.nic = NicKind::kAuto;
+  if (stands_for_card(machine)) machine.config.nic = NicKind::kAuto;
   Proof proof;
   proof.host = machine.host;
   proof.title = "GPUDirect RDMA on against off";
   proof.repeats = plan.repeats;
-  const std::string why = why_not(machine);
   if (!jobs.all(why.empty())) {
     proof.judgement.sentence = "GPUDirect RDMA does not apply: " +
                                (why.empty() ? "the other host lacks a GPU or an RDMA device" : why);
-    if (!jobs.all(!machine.cuda.gpus.empty())) return proof;
+    if (!jobs.all(why_cpu_mode(machine).empty())) return proof;
     proof.title = "load/store (P2P) against staging through host memory";
     proof.gdr = compare_p2p(config, machine.config.fabric, jobs, plan);
     proof.gdr.one_host = jobs.one_host();

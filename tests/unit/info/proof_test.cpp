@@ -65,8 +65,9 @@ Ran run(const std::string& command) {
   return ran;
 }
 
-/// Runs gshmem-info on the machine of a case.
-Ran prove_case(const std::string& name, const std::string& options) {
+/// Runs gshmem-info on the machine of a case, as `NAME=value ` in `variables` say.
+Ran prove_case(const std::string& name, const std::string& options,
+               const std::string& variables = "") {
   Case seeded;
   read_case(fs::path(GSHMEM_PROOFS) / (name + ".case"), seeded);
   const info::TestMachine test(name, std::istringstream(seeded.tree));
@@ -75,7 +76,7 @@ Ran prove_case(const std::string& name, const std::string& options) {
   // The GPUs of this machine are not those of the tree.
   return run("CUDA_VISIBLE_DEVICES= GSHMEM_DEVICE=cpu GSHMEM_NIC=soft GSHMEM_TEST_ROOT=" +
              test.machine.root.string() + " GSHNIC_COSTS=" + costs.string() +
-             " " GSHMEM_INFO_PROGRAM " --gdr-proof --largest 1 " + options);
+             " " + variables + GSHMEM_INFO_PROGRAM " --gdr-proof --largest 1 " + options);
 }
 
 std::vector<std::string> case_names() {
@@ -194,6 +195,10 @@ TEST_CASE("what_does_not_apply_is_said_with_a_status_of_its_own") {
   const Ran load_store = run(nothing + "GSHMEM_NIC=none " GSHMEM_INFO_PROGRAM " --gdr-proof");
   CHECK(load_store.status == 2);
   CHECK_THAT(load_store.output, Catch::Contains("load/store only"));
+  // A GPU and a card do not help a job in CPU mode.
+  const Ran on_cpu = prove_case("sound", "--repeats 1", "GSHMEM_NIC=ofi GSHNIC_COSTS= ");
+  CHECK(on_cpu.status == 2);
+  CHECK_THAT(on_cpu.output, Catch::Contains("does not apply: CPU mode: GSHMEM_DEVICE=cpu"));
 }
 
 TEST_CASE("load_store_is_compared_with_a_network_by_the_clock") {
