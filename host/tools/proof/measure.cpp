@@ -175,10 +175,10 @@ struct Side {
 };
 
 /// Runs one PE of a job. `work` is called on PE 0, with all PEs there.
-void take_part(std::unique_ptr<bootstrap::Bootstrap> boot, const Config& config, std::size_t bytes,
-               const std::function<void(Pe&, void* source, void* dest)>& work) {
+void take_part(std::unique_ptr<bootstrap::Bootstrap> boot, const PeOptions& options,
+               std::size_t bytes, const std::function<void(Pe&, void* source, void* dest)>& work) {
   const bool first = boot->rank() == 0;
-  Pe pe(std::move(boot), PeOptions{.config = config});
+  Pe pe(std::move(boot), options);
   void* const source = pe.heap().allocate(kName, bytes, 4096, true);
   void* const dest = pe.heap().allocate(kName, bytes, 4096, true);
   require(source != nullptr && dest != nullptr, GSHMEMX_ERROR_OUT_OF_MEMORY,
@@ -204,13 +204,13 @@ void take_part(std::unique_ptr<bootstrap::Bootstrap> boot, const Config& config,
 }
 
 /// Runs the PEs of this process. Returns the error of the first that has one, or an empty text.
-std::string run_job(const Jobs& jobs, const Config& config, std::size_t bytes,
+std::string run_job(const Jobs& jobs, const PeOptions& options, std::size_t bytes,
                     const std::function<void(Pe&, void*, void*)>& work) {
-  auto boots = jobs.next(config.bootstrap_timeout);
+  auto boots = jobs.next(options.config.bootstrap_timeout);
   std::vector<std::string> errors(boots.size());
   const auto one = [&](std::size_t index) {
     try {
-      take_part(std::move(boots[index]), config, bytes, work);
+      take_part(std::move(boots[index]), options, bytes, work);
     } catch (const std::exception& error) {
       errors[index] = error.what();
     }
@@ -223,11 +223,16 @@ std::string run_job(const Jobs& jobs, const Config& config, std::size_t bytes,
   return found == errors.end() ? "" : *found;
 }
 
+std::string network_of(const Pe& pe) {
+  return pe.network().in_use() ? pe.network().text() : "load/store";
+}
+
 void measure_side(const Jobs& jobs, const Plan& plan, const Side& side, std::size_t most,
                   Comparison& result) {
   if (!side.leg.error.empty()) return;
-  side.leg.error = run_job(jobs, side.config, most, [&](Pe& pe, void* source, void* dest) {
-    side.leg.network = pe.network().in_use() ? pe.network().text() : "load/store";
+  const PeOptions options{.config = side.config, .cuda_device_id = plan.gpu};
+  side.leg.error = run_job(jobs, options, most, [&](Pe& pe, void* source, void* dest) {
+    side.leg.network = network_of(pe);
     Sender sender(pe, source, dest);
     result.modelled = sender.modelled();
     if (result.modelled && side.config.gdr == Switch::kOff)
@@ -295,7 +300,7 @@ std::vector<std::unique_ptr<bootstrap::Bootstrap>> Jobs::next(double timeout) co
   return mine;
 }
 
-Config proof_config(const Config& given, bool one_process) {
+Config proof_config(const Config& given, bool one_host) {
   Config config = given;
   config.p2p = false;
   config.fabric = Switch::kOff;
@@ -304,8 +309,17 @@ Config proof_config(const Config& given, bool one_process) {
   config.timeout = 120;  // PE 1 waits for PE 0
   config.ib_timeout = std::min(config.ib_timeout, 14);
   config.ib_retry_count = std::min(config.ib_retry_count, 3);
-  if (one_process) config.max_pes_per_gpu = std::max(config.max_pes_per_gpu, 2);
+  if (one_host) config.max_pes_per_gpu = std::max(config.max_pes_per_gpu, 2);
   return config;
+}
+
+Leg start_once(const Jobs& jobs, const Plan& plan, const Config& config) {
+  Leg leg;
+  const std::size_t most = std::ranges::max(plan.bandwidth_bytes);
+  const PeOptions options{.config = of_size(config, most), .cuda_device_id = plan.gpu};
+  leg.error =
+      run_job(jobs, options, most, [&](Pe& pe, void*, void*) { leg.network = network_of(pe); });
+  return leg;
 }
 
 Comparison compare(const Jobs& jobs, const Plan& plan, const Config& on, const Config& off) {

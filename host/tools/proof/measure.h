@@ -13,6 +13,7 @@ namespace gshmem::proof {
 
 struct Plan {
   int repeats = 7;
+  int gpu = -1;  ///< CUDA device of both PEs; -1: each has one of its own, where there are two
   std::vector<std::size_t> latency_bytes{8, 64, 512, 4096};
   std::vector<std::size_t> bandwidth_bytes{64u << 10, 256u << 10, 1u << 20,
                                            4u << 20,  16u << 20,  64u << 20};
@@ -44,8 +45,11 @@ class Jobs {
 };
 
 /// Returns the settings of both sides: the PEs reach each other by the network only, errors end
-/// nothing, and no wait is long (see selftest::config_of).
-[[nodiscard]] Config proof_config(const Config& given, bool one_process);
+/// nothing, no wait is long (see selftest::config_of), and PEs of one host may share a GPU.
+[[nodiscard]] Config proof_config(const Config& given, bool one_host);
+
+/// Collective. Starts one job as compare does, and measures nothing.
+[[nodiscard]] Leg start_once(const Jobs& jobs, const Plan& plan, const Config& config);
 
 /// Collective. What fails on one side is its leg's error; then the other side is measured alone.
 [[nodiscard]] Comparison compare(const Jobs& jobs, const Plan& plan, const Config& on,

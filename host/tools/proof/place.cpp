@@ -101,7 +101,7 @@ std::string text_of(const Findings& findings) {
 class Chosen {
  public:
   Chosen(const Machine& machine, const std::string& network, int gpu)
-      : machine_(machine), gpus_(gpus(machine)), nics_(nics(machine)) {
+      : machine_(machine), network_(network), gpus_(gpus(machine)), nics_(nics(machine)) {
     if (!gpus_.empty())
       gpu_ =
           &gpus_[static_cast<std::size_t>(gpu) < gpus_.size() ? static_cast<std::size_t>(gpu) : 0];
@@ -121,13 +121,16 @@ class Chosen {
     return !other;
   }
   [[nodiscard]] std::optional<NicPort> port() const {
+    if (nic_ == nullptr) return {};
+    if (auto named = named_port(machine_, network_)) return named;
     for (const NicPort& port : rdma_ports(machine_))
-      if (nic_ != nullptr && port.device == device_name(*nic_)) return port;
+      if (port.device == device_name(*nic_)) return port;
     return {};
   }
 
  private:
   const Machine& machine_;
+  const std::string& network_;
   std::vector<PciDevice> gpus_, nics_;
   const PciDevice *gpu_ = nullptr, *nic_ = nullptr;
 };
@@ -170,6 +173,14 @@ bool stands_for_card(const Machine& machine) {
 std::string why_cpu_mode(const Machine& machine) {
   if (machine.config.device == DeviceChoice::kCpu) return "GSHMEM_DEVICE=cpu";
   return machine.cuda.gpus.empty() ? machine.cuda.why_none : "";
+}
+
+std::optional<NicPort> named_port(const Machine& machine, const std::string& network) {
+  for (const NicPort& port : rdma_ports(machine)) {
+    const std::string by_library = strprintf("%s:%d", port.device.c_str(), port.port);
+    if (names(network, port_name(port)) || names(network, by_library)) return port;
+  }
+  return {};
 }
 
 std::string why_not(const Machine& machine) {

@@ -1,5 +1,7 @@
 #include "host/tools/proof/prove.h"
 
+#include "host/base/error.h"
+#include "host/tools/doctor/topology.h"
 #include "host/tools/proof/place.h"
 #include "host/tools/proof/judge.h"
 
@@ -23,6 +25,36 @@ Comparison compare_p2p(const Config& config, Switch fabric, const Jobs& jobs, co
   return compare(jobs, plan, on, off);
 }
 
+/// How "on" reaches the other PE.
+struct Choice {
+  Config config;
+  std::string instead_of_mlx5{};  ///< why libfabric is measured where there is a card for mlx5
+};
+
+/// Where all have a card for mlx5, that is measured, or libfabric if mlx5 alone does not start.
+Choice choose_network(const info::Machine& machine, const Config& config, const Jobs& jobs,
+                      const Plan& plan) {
+  Choice choice{with_gdr(config, Switch::kOn)};
+  const bool has_card = config.nic == NicKind::kMlx5 ||
+                        (config.nic == NicKind::kAuto && !info::mlx5_devices(machine).empty());
+  if (!jobs.all(has_card)) return choice;
+  choice.config.nic = NicKind::kMlx5;
+  const Leg mlx5 = start_once(jobs, plan, choice.config);
+  if (jobs.all(mlx5.error.empty())) {
+    // The PEs of one process would take one of several equal ports each.
+    const auto port = named_port(machine, mlx5.network);
+    if (jobs.one_process() && port)
+      choice.config.nic_devices = strprintf("=%s:%d", port->device.c_str(), port->port);
+    return choice;
+  }
+  if (!jobs.all(config.nic == NicKind::kAuto)) return choice;
+  Config other = choice.config;
+  other.nic = NicKind::kOfi;
+  if (jobs.all(start_once(jobs, plan, other).error.empty()))
+    choice = {.config = std::move(other), .instead_of_mlx5 = mlx5.error};
+  return choice;
+}
+
 bool has_gdrcopy(const info::Machine& machine) {
   return !machine.cuda.gpus.empty() && machine.config.gdrcopy != Switch::kOff &&
          !machine.library("libgdrapi.so.2", {}).file.empty();
@@ -30,8 +62,8 @@ bool has_gdrcopy(const info::Machine& machine) {
 
 }  // namespace
 
-Proof prove(info::Machine machine, const Jobs& jobs, const Plan& plan) {
-  const Config config = proof_config(machine.config, jobs.one_process());
+Proof prove(info::Machine machine, const Jobs& jobs, Plan plan) {
+  const Config config = proof_config(machine.config, jobs.one_host());
   const std::string why = why_not(machine);
   // The doctor looks at the card that the soft NIC's costs stand for.
   if (stands_for_card(machine)) machine.config.nic = NicKind::kAuto;
@@ -48,7 +80,10 @@ Proof prove(info::Machine machine, const Jobs& jobs, const Plan& plan) {
     proof.gdr.one_host = jobs.one_host();
     return proof;
   }
-  proof.gdr = compare(jobs, plan, with_gdr(config, Switch::kOn), with_gdr(config, Switch::kOff));
+  // The page names the GPU and the port of PE 0, so both PEs have them if they may.
+  if (jobs.one_process()) plan.gpu = 0;
+  const Choice choice = choose_network(machine, config, jobs, plan);
+  proof.gdr = compare(jobs, plan, choice.config, with_gdr(config, Switch::kOff));
   proof.gdr.one_host = jobs.one_host();
   if (jobs.all(has_gdrcopy(machine))) {
     Config on = config, off = config;
@@ -57,6 +92,9 @@ Proof prove(info::Machine machine, const Jobs& jobs, const Plan& plan) {
     proof.gdrcopy = compare_loads(jobs, plan, on, off);
   }
   proof.place = find_place(machine, proof.gdr.on.network, proof.gdr.gpu);
+  if (!choice.instead_of_mlx5.empty())
+    proof.place.facts.emplace_back(
+        "mlx5", "does not start, so libfabric is measured: " + choice.instead_of_mlx5);
   proof.judgement = judge(proof.gdr, proof.place);
   return proof;
 }

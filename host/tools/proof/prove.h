@@ -8,6 +8,6 @@
 namespace gshmem::proof {
 
 /// Collective. Only the first process has a complete result. Errors: those of Jobs.
-[[nodiscard]] Proof prove(info::Machine machine, const Jobs& jobs, const Plan& plan);
+[[nodiscard]] Proof prove(info::Machine machine, const Jobs& jobs, Plan plan);
 
 }  // namespace gshmem::proof

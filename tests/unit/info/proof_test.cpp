@@ -75,8 +75,8 @@ Ran prove_case(const std::string& name, const std::string& options,
   std::ofstream(costs) << seeded.costs;
   // The GPUs of this machine are not those of the tree.
   return run("CUDA_VISIBLE_DEVICES= GSHMEM_DEVICE=cpu GSHMEM_NIC=soft GSHMEM_TEST_ROOT=" +
-             test.machine.root.string() + " GSHNIC_COSTS=" + costs.string() +
-             " " + variables + GSHMEM_INFO_PROGRAM " --gdr-proof --largest 1 " + options);
+             test.machine.root.string() + " GSHNIC_COSTS=" + costs.string() + " " + variables +
+             GSHMEM_INFO_PROGRAM " --gdr-proof --largest 1 " + options);
 }
 
 std::vector<std::string> case_names() {
