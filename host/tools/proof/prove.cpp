@@ -55,6 +55,17 @@ Choice choose_network(const info::Machine& machine, const Config& config, const 
   return choice;
 }
 
+/// The doctor looks at the card that the soft NIC's costs stand for. Its libraries are there.
+void look_at_card(info::Machine& machine) {
+  machine.config.nic = NicKind::kAuto;
+  machine.library = [real = machine.library](const std::string& soname,
+                                             const std::vector<std::string>& symbols) {
+    if (!soname.starts_with("libibverbs.") && !soname.starts_with("libmlx5."))
+      return real(soname, symbols);
+    return info::Library{.file = soname, .why_not = "", .missing = {}};
+  };
+}
+
 bool has_gdrcopy(const info::Machine& machine) {
   return !machine.cuda.gpus.empty() && machine.config.gdrcopy != Switch::kOff &&
          !machine.library("libgdrapi.so.2", {}).file.empty();
@@ -65,8 +76,7 @@ bool has_gdrcopy(const info::Machine& machine) {
 Proof prove(info::Machine machine, const Jobs& jobs, Plan plan) {
   const Config config = proof_config(machine.config, jobs.one_host());
   const std::string why = why_not(machine);
-  // The doctor looks at the card that the soft NIC's costs stand for.
-  if (stands_for_card(machine)) machine.config.nic = NicKind::kAuto;
+  if (stands_for_card(machine)) look_at_card(machine);
   Proof proof;
   proof.host = machine.host;
   proof.title = "GPUDirect RDMA on against off";

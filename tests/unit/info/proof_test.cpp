@@ -302,6 +302,23 @@ nic mlx5_1 InfiniBand pci0000:80/0000:80:01.0/0000:81:00.0 current_link_speed=32
   CHECK(narrow("") == 0);  // the nearest
 }
 
+TEST_CASE("missing_verbs_libraries_are_named_before_what_follows_from_them") {
+  info::TestMachine test("no_verbs", std::istringstream(R"(
+gpu pci0000:00/0000:00:01.0/0000:04:00.0
+nic mlx5_0 InfiniBand pci0000:00/0000:00:01.0/0000:05:00.0
+file /proc/driver/nvidia/params RegistryDwords: ""
+)"));
+  const auto late = [&] {
+    const auto cause = most_likely(kLate, find_place(test.machine, "", -1), "");
+    return cause ? cause->name : "";
+  };
+  CHECK(late() == "no_verbs");
+  test.machine.library = [](const std::string& soname, const std::vector<std::string>&) {
+    return info::Library{.file = soname, .why_not = "", .missing = {}};
+  };
+  CHECK(late() == "proxy");
+}
+
 TEST_CASE("rows_of_troubles_name_checks_of_the_doctor") {
   for (const std::string& name : checks_of_troubles()) {
     INFO(name);
