@@ -5,8 +5,9 @@
 //   file = line { "\n" line }       "#" begins a comment
 //   line = name number | "fails" ("gpu" | "port" | "peer")
 //
-// kCostNames of costs.cpp has the names. "fails": the device cannot register GPU memory that is not
-// staged, its port is down, or no message arrives.
+// kCostNames of costs.cpp has the names. "fails": the device cannot register GPU memory, its port
+// is down, or no message arrives. Staged jobs work nevertheless, because libfabric has other
+// networks.
 #pragma once
 
 #include <cstdint>
@@ -35,8 +36,9 @@ class CostModel {
   /// file.
   void load(const std::string& path, bool staged);
   [[nodiscard]] bool is_on() const { return on_; }
-  [[nodiscard]] bool fails(Costs::Fails what) const { return on_ && costs_.fails == what; }
-  [[nodiscard]] bool refuses_regions() const { return fails(Costs::Fails::kGpu) && !staged_; }
+  [[nodiscard]] bool fails(Costs::Fails what) const {
+    return on_ && !staged_ && costs_.fails == what;
+  }
   void charge(std::uint64_t bytes);
   struct Time {
     double seconds = 0, cpu_seconds = 0;

@@ -247,7 +247,7 @@ std::uint32_t Engine::create_region(const RegionAttributes& attributes) {
   impl_->check_present();
   check(impl_->pds.count(attributes.pd) != 0, kBadResource,
         strprintf("there is no protection domain %u", attributes.pd));
-  check(!impl_->context.costs.refuses_regions(), kBadParameter,
+  check(!impl_->context.costs.fails(Costs::Fails::kGpu), kBadParameter,
         "GSHNIC_COSTS: this device cannot register GPU memory");
   impl_->fabric();
   return impl_->context.regions.create(attributes);

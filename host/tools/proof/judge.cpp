@@ -108,9 +108,12 @@ bool matches(const Trouble& row, const Evidence& evidence) {
 Judgement without_a_job(const Comparison& gdr, const Place& place) {
   Judgement judgement;
   const std::string error = gdr.on.error.empty() ? "no job has started" : gdr.on.error;
-  judgement.cause = most_likely(kNoStart, place, error);
+  // The reason is another one than GPUDirect RDMA if neither side starts.
+  const bool neither = gdr.on.error == gdr.off.error;
+  if (!neither) judgement.cause = most_likely(kNoStart, place, error);
   judgement.outcome = judgement.cause ? Outcome::kFails : Outcome::kUnknown;
   judgement.sentence = (judgement.cause ? "GPUDirect RDMA does not work: "
+                        : neither       ? "GPUDirect RDMA could not be measured, nor could off: "
                                         : "GPUDirect RDMA could not be measured: ") +
                        error;
   return judgement;

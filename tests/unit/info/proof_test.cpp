@@ -282,6 +282,13 @@ TEST_CASE("a_side_that_was_not_measured_is_not_compared") {
   const Judgement failed = judge(gdr, place_of({about("dmabuf", info::Verdict::kProblem)}));
   CHECK(failed.status() == 1);
   CHECK(row_of(failed) == "no_support");
+  // A job that does not start either way has other reasons.
+  gdr.off.error = gdr.on.error;
+  const Judgement neither = judge(gdr, place_of({about("dmabuf", info::Verdict::kProblem)}));
+  CHECK(neither.status() == 2);
+  CHECK_FALSE(neither.cause);
+  CHECK_THAT(neither.sentence, Catch::Contains("the heap cannot be registered"));
+  gdr.off.error = "libfabric is missing";
   // A hint is no reason for a job that does not start.
   CHECK(judge(gdr, place_of({about("dmabuf", info::Verdict::kHint)})).status() == 2);
 }

@@ -78,10 +78,11 @@ TEST_CASE("cpu_time_is_that_of_waiting_and_of_touching_the_data") {
   CHECK(staged.costs.read().cpu_seconds * 1e6 == Approx(2 * staged_us + 125));
 }
 
-TEST_CASE("only_regions_that_are_not_staged_are_refused") {
-  CHECK(Model("fails gpu", false).costs.refuses_regions());
-  CHECK_FALSE(Model("fails gpu", true).costs.refuses_regions());
-  CHECK_FALSE(Model("fails peer", false).costs.refuses_regions());
+TEST_CASE("only_what_is_not_staged_fails") {
+  CHECK(Model("fails gpu", false).costs.fails(Costs::Fails::kGpu));
+  CHECK_FALSE(Model("fails gpu", true).costs.fails(Costs::Fails::kGpu));
+  CHECK_FALSE(Model("fails peer", false).costs.fails(Costs::Fails::kGpu));
+  CHECK(Model("fails peer", false).costs.fails(Costs::Fails::kPeer));
 }
 
 }  // namespace gshmem::soft
