@@ -119,14 +119,30 @@ Judgement without_a_job(const Comparison& gdr, const Place& place) {
   return judgement;
 }
 
-/// Without "off" there is nothing to compare, but a full link speaks for itself.
-void judge_alone(Judgement& judgement, double share, const Leg& off) {
-  judgement.outcome = share >= kFullShare ? Outcome::kWorks : Outcome::kUnknown;
-  judgement.sentence =
-      (share >= kFullShare
-           ? "GPUDirect RDMA works, by the share of the link alone; off was not measured: "
-           : "GPUDirect RDMA cannot be judged, because off was not measured: ") +
-      off.error;
+/// Without "off" there is nothing to compare, but a full link speaks for itself, and so does one
+/// that is hardly used.
+void judge_alone(Judgement& judgement, double share, const Leg& off, const Place& place) {
+  if (share >= kFullShare) {
+    judgement.outcome = Outcome::kWorks;
+    judgement.sentence = "GPUDirect RDMA works, by the share of the link alone";
+  } else if (share > 0 && share < kLeastShare) {
+    judgement.outcome = Outcome::kFails;
+    judgement.sentence =
+        "GPUDirect RDMA does not work as it should, by the share of the link alone";
+    judgement.cause = most_likely(kSlow, place, figures_of(judgement.criteria));
+  } else {
+    judgement.sentence = "GPUDirect RDMA cannot be judged";
+    if (share <= 0) judgement.sentence += ": the rate of the link is unknown";
+  }
+  judgement.sentence += "; off was not measured: " + off.error;
+}
+
+/// Returns for example "; not judged: latency".
+std::string unknown_text(const std::vector<Criterion>& criteria) {
+  std::vector<std::string> names;
+  for (const Criterion& each : criteria)
+    if (each.met == Met::kUnknown) names.push_back(each.name + " (" + each.measured + ")");
+  return names.empty() ? "" : "; not judged: " + info::joined(names);
 }
 
 }  // namespace
@@ -161,7 +177,7 @@ Judgement judge(const Comparison& gdr, const Place& place) {
   judgement.criteria = {bandwidth(fastest, share), share_of_link(share, place),
                         latency(shortest(gdr)), cpu(fastest)};
   if (!gdr.off.good()) {
-    judge_alone(judgement, share, gdr.off);
+    judge_alone(judgement, share, gdr.off, place);
     return judgement;
   }
   constexpr unsigned kSigns[] = {kSlow, kSlow, kLate, kCpu};
@@ -170,7 +186,8 @@ Judgement judge(const Comparison& gdr, const Place& place) {
     if (judgement.criteria[i].met == Met::kNo) signs |= kSigns[i];
   judgement.outcome = signs == 0 ? Outcome::kWorks : Outcome::kFails;
   judgement.sentence =
-      signs == 0 ? "GPUDirect RDMA works." : "GPUDirect RDMA does not work as it should.";
+      (signs == 0 ? "GPUDirect RDMA works" : "GPUDirect RDMA does not work as it should") +
+      unknown_text(judgement.criteria) + ".";
   if (signs != 0) judgement.cause = most_likely(signs, place, figures_of(judgement.criteria));
   return judgement;
 }

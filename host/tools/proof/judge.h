@@ -14,7 +14,7 @@ inline constexpr double kGain = 1.3, kDrop = 0.5, kFullShare = 0.8, kLeastShare 
 /// Signs that a measurement shows when it has failed. They can be combined.
 enum Sign : unsigned { kNoStart = 1, kSlow = 2, kLate = 4, kCpu = 8 };
 
-/// Without figures for "off" the share of the link alone decides.
+/// Without figures for "off" the share of the link alone decides, if it is high or low enough.
 [[nodiscard]] Judgement judge(const Comparison& gdr, const Place& place);
 /// Returns the first row of troubles.def that fits; nothing if none does.
 [[nodiscard]] std::optional<Cause> most_likely(unsigned signs, const Place& place,

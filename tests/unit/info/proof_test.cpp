@@ -255,6 +255,11 @@ TEST_CASE("a_verdict_follows_from_each_criterion") {
   // The share of the link.
   CHECK(judged({.gb_s_on = 29.9}).status() == 1);
   CHECK(judged({.gb_s_on = 30.1}).status() == 0);
+  Place no_rate = place_of(all);
+  no_rate.link_gb_s = 0;
+  const Judgement unknown = judge(comparison_of({}), no_rate);
+  CHECK(unknown.status() == 0);
+  CHECK_THAT(unknown.sentence, Catch::Contains("not judged: share of the link"));
   // Latency: half.
   CHECK(judged({.latency_on = 5.1}).status() == 1);
   CHECK(judged({.latency_on = 4.9}).status() == 0);
@@ -276,6 +281,14 @@ TEST_CASE("a_side_that_was_not_measured_is_not_compared") {
   const Judgement unknown = judge(gdr, place_of({about("acs", info::Verdict::kProblem)}));
   CHECK(unknown.status() == 2);
   CHECK_THAT(unknown.sentence, Catch::Contains("libfabric is missing"));
+  gdr.series[1].on.values = {29};
+  const Judgement slow = judge(gdr, place_of({about("acs", info::Verdict::kProblem)}));
+  CHECK(slow.status() == 1);
+  CHECK(row_of(slow) == "acs");
+  Place no_rate = place_of({});
+  no_rate.link_gb_s = 0;
+  CHECK(judge(gdr, no_rate).status() == 2);
+  CHECK_THAT(judge(gdr, no_rate).sentence, Catch::Contains("the rate of the link is unknown"));
 
   gdr.on = {.network = "", .error = "the heap cannot be registered"};
   CHECK(judge(gdr, place_of({})).status() == 2);
