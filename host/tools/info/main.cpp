@@ -66,7 +66,8 @@ void declare(CLI::App& app, Options& options) {
       "found\nat least one problem (hints do not count), or a check of --nic-selftest failed; 2 "
       "for a "
       "wrong option. Of --gdr-proof: 0 GPUDirect RDMA works, 1 it does not, 2 it does not apply "
-      "or\ncould not be measured.");
+      "or\ncould not be measured, also because of a bad variable, the launcher or the file of "
+      "--page.");
 }
 
 /// PE 0 prints for the job; when the job could not start, the process with the launcher's rank 0
@@ -105,25 +106,31 @@ int run_selftest() {
   return test.good() ? 0 : 1;
 }
 
-/// Every process of a launcher measures, the first one prints, and no other one fails.
+/// Every process of a launcher measures, the first one prints, and no other one fails. What keeps
+/// it from measuring is found before it does.
 int run_proof(const Options& options) {
   using namespace gshmem;
+  const Config config = Config::from_env();
   if (env_lookup("GSHMEM_LOG") == nullptr) log_configure(LogLevel::kNone, "");
   proof::Plan plan = options.plan;
   const std::size_t most = options.largest_mib << 20;
   std::erase_if(plan.bandwidth_bytes, [&](std::size_t bytes) { return bytes > most; });
   plan.volume = 4 * most;
-  info::Machine machine = info::this_machine();
-  const proof::Jobs jobs(machine.config, info::launched());
-  const proof::Proof proof = proof::prove(std::move(machine), jobs, plan);
+  const proof::Jobs jobs(config, info::launched());
+  std::ofstream page;
+  const auto require_page = [&] {
+    require(page.good(), GSHMEMX_ERROR_INVALID_VALUE,
+            "--page " + options.page + ": the file cannot be written");
+  };
+  if (jobs.is_first() && !options.page.empty()) page.open(options.page, std::ios::binary);
+  const bool all_good = jobs.all(page.good());
+  require_page();
+  if (!all_good) return 0;
+  const proof::Proof proof = proof::prove(info::this_machine(), jobs, plan);
   if (!jobs.is_first()) return 0;
   std::fputs((options.json ? as_json(proof) : as_text(proof)).c_str(), stdout);
-  if (!options.page.empty()) {
-    std::ofstream file(options.page, std::ios::binary);
-    file << as_page(proof) << std::flush;
-    require(file.good(), GSHMEMX_ERROR_INVALID_VALUE,
-            "--page " + options.page + ": the file cannot be written");
-  }
+  if (page.is_open()) page << as_page(proof) << std::flush;
+  require_page();
   return proof.judgement.status();
 }
 
@@ -174,6 +181,6 @@ int main(int argc, char** argv) {
     return app.exit(error) == 0 ? 0 : 2;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "gshmem-info: %s\n", error.what());
-    return 1;
+    return options.proof ? 2 : 1;
   }
 }

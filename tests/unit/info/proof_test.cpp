@@ -201,6 +201,15 @@ TEST_CASE("what_does_not_apply_is_said_with_a_status_of_its_own") {
   CHECK_THAT(on_cpu.output, Catch::Contains("does not apply: CPU mode: GSHMEM_DEVICE=cpu"));
 }
 
+TEST_CASE("what_keeps_it_from_measuring_is_no_verdict") {
+  const Ran variable = prove_case("sound", "2>&1", "GSHMEM_QP_DEPTH=deep ");
+  CHECK(variable.status == 2);
+  CHECK_THAT(variable.output, Catch::StartsWith("gshmem-info: GSHMEM_QP_DEPTH=\"deep\""));
+  const Ran page = prove_case("sound", "--page /nowhere/page.html 2>&1");
+  CHECK(page.status == 2);
+  CHECK_THAT(page.output, Catch::StartsWith("gshmem-info: --page /nowhere/page.html"));
+}
+
 TEST_CASE("load_store_is_compared_with_a_network_by_the_clock") {
   const Jobs jobs(Config::from_env(), false);
   Config on = proof_config(Config::from_env(), true), off;
