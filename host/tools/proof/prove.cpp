@@ -101,7 +101,12 @@ Proof prove(info::Machine machine, const Jobs& jobs, Plan plan) {
     off.gdrcopy = Switch::kOff;
     proof.gdrcopy = compare_loads(jobs, plan, on, off);
   }
+  // The doctor has nothing to say about what is off.
+  const bool is_off = machine.config.gdr == Switch::kOff;
+  machine.config.gdr = Switch::kOn;
   proof.place = find_place(machine, proof.gdr.on.network, proof.gdr.gpu);
+  if (is_off)
+    proof.place.facts.emplace_back("setting", "GSHMEM_GDR=off is set: programs here stage");
   if (!choice.instead_of_mlx5.empty())
     proof.place.facts.emplace_back(
         "mlx5", "does not start, so libfabric is measured: " + choice.instead_of_mlx5);

@@ -165,6 +165,15 @@ TEST_CASE("on_and_off_differ_by_what_the_costs_say") {
   CHECK(seen);
 }
 
+TEST_CASE("causes_are_found_also_where_programs_stage") {
+  const Ran ran = prove_case("no_peermem", "--json --repeats 1", "GSHMEM_GDR=off ");
+  INFO(ran.output);
+  CHECK(ran.status == 1);
+  const json page = json::parse(ran.output);
+  CHECK(page.at("cause").at("row") == "no_peermem");
+  CHECK(page.at("facts").at("setting") == "GSHMEM_GDR=off is set: programs here stage");
+}
+
 TEST_CASE("the_page_and_the_text_have_the_verdict_and_every_figure") {
   const fs::path file = fs::temp_directory_path() / ("gshmem-proof." + std::to_string(getpid()));
   const Ran ran = prove_case("far_root_complex", "--repeats 2 --page " + file.string());
