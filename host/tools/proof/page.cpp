@@ -190,6 +190,7 @@ std::string figures_table(const std::string& title, const Comparison& comparison
 }
 
 std::string pairs(const std::vector<std::pair<std::string, std::string>>& rows) {
+  if (rows.empty()) return "";
   std::string out = "<table>\n";
   for (const auto& [name, text] : rows) out += "<tr>" + cell(name, "th") + cell(text) + "</tr>\n";
   return out + "</table>\n";
@@ -241,7 +242,13 @@ std::string as_page(const Proof& proof) {
   facts.emplace_back("by", GSHMEM_VENDOR_STRING);
   out += "<h2>Measured on</h2>\n" + pairs(facts);
   if (!proof.gdr.series.empty()) out += figures_table("Figures", proof.gdr);
-  if (proof.gdrcopy) out += figures_table("GDRCopy", *proof.gdrcopy);
+  if (proof.gdrcopy) {
+    std::vector<std::pair<std::string, std::string>> failures;
+    for (const auto& [name, leg] :
+         {std::pair{"on", &proof.gdrcopy->on}, std::pair{"off", &proof.gdrcopy->off}})
+      if (!leg->error.empty()) failures.emplace_back(name, leg_text(*leg));
+    out += figures_table("GDRCopy", *proof.gdrcopy) + pairs(failures);
+  }
   return out + "</body></html>\n";
 }
 

@@ -66,6 +66,14 @@ std::string legs(const Comparison& comparison) {
   return fact_line("on", text(comparison.on)) + fact_line("off", text(comparison.off));
 }
 
+std::string failures(const Comparison& comparison) {
+  std::string out;
+  for (const auto& [name, leg] :
+       {std::pair{"on", &comparison.on}, std::pair{"off", &comparison.off}})
+    if (!leg->error.empty()) out += fact_line(name, "not measured: " + leg->error);
+  return out;
+}
+
 std::string criteria_text(const Judgement& judgement) {
   std::string out = judgement.criteria.empty() ? "" : "\n";
   for (const Criterion& each : judgement.criteria) {
@@ -139,7 +147,8 @@ std::string as_text(const Proof& proof) {
                                           gdr.modelled ? "; times of a model (GSHNIC_COSTS)" : ""));
     out += tables(gdr, "off", "on");
   }
-  if (proof.gdrcopy) out += "\nGDRCopy" + tables(*proof.gdrcopy, "off", "on");
+  if (proof.gdrcopy)
+    out += "\nGDRCopy\n" + failures(*proof.gdrcopy) + tables(*proof.gdrcopy, "off", "on");
   return out + criteria_text(proof.judgement);
 }
 

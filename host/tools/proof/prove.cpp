@@ -100,6 +100,7 @@ Proof prove(info::Machine machine, const Jobs& jobs, Plan plan) {
     on.gdrcopy = Switch::kOn;
     off.gdrcopy = Switch::kOff;
     proof.gdrcopy = compare_loads(jobs, plan, on, off);
+    proof.gdrcopy->one_host = jobs.one_host();
   }
   // The doctor has nothing to say about what is off.
   const bool is_off = machine.config.gdr == Switch::kOff;

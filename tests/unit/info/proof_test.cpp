@@ -196,6 +196,17 @@ TEST_CASE("the_page_and_the_text_have_the_verdict_and_every_figure") {
   }
 }
 
+TEST_CASE("a_side_of_gdrcopy_that_fails_is_shown_with_its_reason") {
+  Proof proof;
+  proof.gdr = comparison_of({});
+  proof.gdrcopy = Comparison{};
+  proof.gdrcopy->on.error = "gdr_open: the module gdrdrv is not loaded";
+  for (const std::string& shown : {as_text(proof), as_page(proof)}) {
+    CHECK_THAT(shown, Catch::Contains("GDRCopy"));
+    CHECK_THAT(shown, Catch::Contains("not measured: gdr_open: the module gdrdrv is not loaded"));
+  }
+}
+
 TEST_CASE("what_does_not_apply_is_said_with_a_status_of_its_own") {
   const std::string nothing = "CUDA_VISIBLE_DEVICES= GSHMEM_DEVICE=cpu GSHMEM_TEST_ROOT=/nowhere ";
   const Ran no_gpu = run(nothing + GSHMEM_INFO_PROGRAM " --gdr-proof");
