@@ -114,7 +114,7 @@ int run_proof(const Options& options) {
   if (env_lookup("GSHMEM_LOG") == nullptr) log_configure(LogLevel::kNone, "");
   proof::Plan plan = options.plan;
   const std::size_t most = options.largest_mib << 20;
-  std::erase_if(plan.bandwidth_bytes, [&](std::size_t bytes) { return bytes > most; });
+  plan.bandwidth_bytes = proof::bandwidth_sizes(most);
   plan.volume = 4 * most;
   const proof::Jobs jobs(config, info::launched());
   std::ofstream page;

@@ -271,6 +271,13 @@ Config of_size(Config config, std::size_t most) {
 
 }  // namespace
 
+std::vector<std::size_t> bandwidth_sizes(std::size_t largest) {
+  std::vector<std::size_t> sizes;
+  for (std::size_t bytes = 64u << 10; bytes < largest; bytes *= 4) sizes.push_back(bytes);
+  sizes.push_back(largest);
+  return sizes;
+}
+
 Jobs::Jobs(const Config& config, bool launched) {
   if (!launched) return;
   base_ = bootstrap::create(config);

@@ -11,12 +11,14 @@
 
 namespace gshmem::proof {
 
+/// Returns 64 KiB and four times as much each, and at last `largest`.
+[[nodiscard]] std::vector<std::size_t> bandwidth_sizes(std::size_t largest);
+
 struct Plan {
   int repeats = 7;
   int gpu = -1;  ///< CUDA device of both PEs; -1: each has one of its own, where there are two
   std::vector<std::size_t> latency_bytes{8, 64, 512, 4096};
-  std::vector<std::size_t> bandwidth_bytes{64u << 10, 256u << 10, 1u << 20,
-                                           4u << 20,  16u << 20,  64u << 20};
+  std::vector<std::size_t> bandwidth_bytes = bandwidth_sizes(64u << 20);
   unsigned calls = 100;                 ///< for a latency
   unsigned messages = 10'000;           ///< for a rate
   std::uint64_t volume = 256ull << 20;  ///< for a bandwidth: bytes, at least one message

@@ -368,6 +368,15 @@ file /proc/driver/nvidia/params RegistryDwords: ""
   CHECK(late() == "proxy");
 }
 
+TEST_CASE("the_largest_message_is_the_one_that_was_asked_for") {
+  using Sizes = std::vector<std::size_t>;
+  constexpr std::size_t kKib = 1 << 10, kMib = 1 << 20;
+  CHECK(bandwidth_sizes(kMib) == Sizes{64 * kKib, 256 * kKib, kMib});
+  CHECK(bandwidth_sizes(32 * kMib).back() == 32 * kMib);
+  CHECK(bandwidth_sizes(128 * kMib).back() == 128 * kMib);
+  CHECK(Plan().bandwidth_bytes.back() == 64 * kMib);
+}
+
 TEST_CASE("rows_of_troubles_name_checks_of_the_doctor") {
   for (const std::string& name : checks_of_troubles()) {
     INFO(name);
