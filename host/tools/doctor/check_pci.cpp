@@ -40,30 +40,13 @@ std::vector<PciDevice> usable_nics(const Machine& machine) {
   return cards;
 }
 
-Finding nearest_nic(const Machine& machine, const PciDevice& gpu,
-                    const std::vector<PciDevice>& cards) {
-  Distance least = Distance::kSys;
-  for (const PciDevice& nic : cards) {
-    least = std::min(least, distance_between(gpu, nic));
-  }
-  std::vector<std::string> near;
-  for (const PciDevice& nic : cards) {
-    if (distance_between(gpu, nic) == least) near.push_back(nic.name);
-  }
-  const std::string text = gpu.name + " to " + joined(near) + ": " + distance_name(least);
-  if (least <= Distance::kPxb) return ok(text);
-  if (least != Distance::kSys) {
-    return hint({.symptom = text + ": PCI peer traffic is limited by the CPU's host bridge",
-                 .cause = "GPU and NIC share no PCI switch (" + gpu.host_bridge + ")",
-                 .fix = "move the NIC below the GPU's switch; without one there is nothing to gain "
-                        "(virtual machines show PHB for all)"});
-  }
-  return problem(
-      {.symptom = text + ": every message crosses the link between the CPU sockets",
-       .cause = strprintf("no NIC is near this GPU (%s, NUMA node %d)", gpu.host_bridge.c_str(),
-                          pci_number(machine, gpu.address, "numa_node")),
-       .fix = "use GPUs near a NIC (CUDA_VISIBLE_DEVICES), or put a NIC on this GPU's socket; see "
-              "nvidia-smi topo -m"});
+/// Returns for example "GPU 0 node 0, mlx5_0 node 1".
+std::string placed_text(const Machine& machine, const std::vector<PciDevice>& devices) {
+  std::vector<std::string> placed;
+  for (const PciDevice& device : devices)
+    placed.push_back(strprintf("%s node %d", device.name.c_str(),
+                               pci_number(machine, device.address, "numa_node")));
+  return joined(placed);
 }
 
 /// Returns the type of a device's IOMMU group; empty = it is in no group, or the kernel does not
@@ -140,6 +123,49 @@ std::size_t numa_nodes(const Machine& machine) {
 
 }  // namespace
 
+Finding distance_finding(const Machine& machine, const PciDevice& gpu,
+                         const std::vector<PciDevice>& cards) {
+  Distance least = Distance::kSys;
+  for (const PciDevice& nic : cards) {
+    least = std::min(least, distance_between(gpu, nic));
+  }
+  std::vector<std::string> near;
+  for (const PciDevice& nic : cards) {
+    if (distance_between(gpu, nic) == least) near.push_back(nic.name);
+  }
+  const std::string text = gpu.name + " to " + joined(near) + ": " + distance_name(least);
+  if (least <= Distance::kPxb) return ok(text);
+  if (least != Distance::kSys) {
+    return hint({.symptom = text + ": PCI peer traffic is limited by the CPU's host bridge",
+                 .cause = "GPU and NIC share no PCI switch (" + gpu.host_bridge + ")",
+                 .fix = "move the NIC below the GPU's switch; without one there is nothing to gain "
+                        "(virtual machines show PHB for all)"});
+  }
+  return problem(
+      {.symptom = text + ": every message crosses the link between the CPU sockets",
+       .cause = strprintf("GPU and NIC are below different root complexes (GPU %s, NUMA node %d)",
+                          gpu.host_bridge.c_str(), pci_number(machine, gpu.address, "numa_node")),
+       .fix = "use GPUs near a NIC (CUDA_VISIBLE_DEVICES), or put a NIC on this GPU's socket; see "
+              "nvidia-smi topo -m"});
+}
+
+std::optional<Finding> far_from_all(const Machine& machine, const std::vector<PciDevice>& devices,
+                                    const char* which) {
+  const std::string allowed = allowed_cpus(machine);
+  const std::set<int> mine = cpu_list(allowed);
+  if (mine.empty() || numa_nodes(machine) < 2) return {};
+  for (const PciDevice& device : devices) {
+    for (const int cpu :
+         cpu_list(first_line(pci_folder(machine, device.address) / "local_cpulist"))) {
+      if (mine.contains(cpu)) return {};
+    }
+  }
+  return hint({.symptom = std::string("this process runs far from ") + which,
+               .cause = "it may use CPUs " + allowed + " only; " + placed_text(machine, devices),
+               .fix = "mpirun --map-by numa --bind-to numa   or   srun --gpu-bind=closest   or   "
+                      "numactl --cpunodebind=<node>"});
+}
+
 Findings check_gpu_nic_distance(const Machine& machine) {
   const std::vector<PciDevice> all = gpus(machine);
   if (all.empty()) return {skipped("there is no NVIDIA GPU")};
@@ -150,7 +176,7 @@ Findings check_gpu_nic_distance(const Machine& machine) {
     findings.push_back(gpu.path.empty()
                            ? skipped(gpu.name + " is not in /sys/bus/pci/devices: start the "
                                                 "container with the host's /sys")
-                           : nearest_nic(machine, gpu, cards));
+                           : distance_finding(machine, gpu, cards));
   }
   return findings;
 }
@@ -202,36 +228,20 @@ Findings check_numa(const Machine& machine) {
   if (devices.empty()) return {skipped("no GPU and no RDMA device on PCI")};
   const std::size_t nodes = numa_nodes(machine);
   if (nodes < 2) return {ok("one NUMA node")};
-  const std::string allowed = allowed_cpus(machine);
-  const std::set<int> mine = cpu_list(allowed);
   Findings findings;
-  std::vector<std::string> placed;
-  bool near_one = mine.empty();
   for (const PciDevice& device : devices) {
-    const int node = pci_number(machine, device.address, "numa_node");
-    placed.push_back(strprintf("%s node %d", device.name.c_str(), node));
-    if (node < 0) {
-      findings.push_back(
-          hint({.symptom = device.name + ": no CPU is known to be near, so nothing binds to it",
-                .cause = strprintf("numa_node is -1 on a machine of %zu nodes: the firmware does "
-                                   "not say",
-                                   nodes),
-                .fix = "firmware update; or echo <node> | sudo tee /sys/bus/pci/devices/" +
-                       device.address + "/numa_node"}));
-    }
-    for (const int cpu :
-         cpu_list(first_line(pci_folder(machine, device.address) / "local_cpulist"))) {
-      near_one = near_one || mine.contains(cpu);
-    }
-  }
-  if (!near_one) {
+    if (pci_number(machine, device.address, "numa_node") >= 0) continue;
     findings.push_back(
-        hint({.symptom = "this process runs far from every GPU and NIC",
-              .cause = "it may use CPUs " + allowed + " only; " + joined(placed),
-              .fix = "mpirun --map-by numa --bind-to numa   or   srun --gpu-bind=closest   or   "
-                     "numactl --cpunodebind=<node>"}));
+        hint({.symptom = device.name + ": no CPU is known to be near, so nothing binds to it",
+              .cause = strprintf("numa_node is -1 on a machine of %zu nodes: the firmware does "
+                                 "not say",
+                                 nodes),
+              .fix = "firmware update; or echo <node> | sudo tee /sys/bus/pci/devices/" +
+                     device.address + "/numa_node"}));
   }
-  if (findings.empty()) findings.push_back(ok(joined(placed)));
+  if (auto far = far_from_all(machine, devices, "every GPU and NIC"))
+    findings.push_back(*std::move(far));
+  if (findings.empty()) findings.push_back(ok(placed_text(machine, devices)));
   return findings;
 }
 

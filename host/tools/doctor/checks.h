@@ -7,6 +7,7 @@
 #include "host/base/choice.h"
 #include "host/tools/doctor/machine.h"
 
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -46,5 +47,15 @@ struct Trouble {
 
 #define GSHMEM_CHECK(name, purpose) [[nodiscard]] Findings check_##name(const Machine& machine);
 #include "host/tools/doctor/checks.def"
+
+struct PciDevice;
+/// Returns the finding of check_gpu_nic_distance about this GPU, as if these were all NICs.
+[[nodiscard]] Finding distance_finding(const Machine& machine, const PciDevice& gpu,
+                                       const std::vector<PciDevice>& cards);
+/// Returns the finding of check_numa that no CPU of this process is near any of the devices, which
+/// `which` names; nothing if one is near.
+[[nodiscard]] std::optional<Finding> far_from_all(const Machine& machine,
+                                                  const std::vector<PciDevice>& devices,
+                                                  const char* which);
 
 }  // namespace gshmem::info

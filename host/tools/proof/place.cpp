@@ -110,15 +110,24 @@ class Chosen {
   [[nodiscard]] const PciDevice* gpu() const { return gpu_; }
   [[nodiscard]] const PciDevice* nic() const { return nic_; }
 
-  /// Is the finding about them, or about no device at all?
-  [[nodiscard]] bool concerns(const Finding& finding) const {
-    const std::string text = finding.text + " " + finding.cause;
-    bool other = false;
-    for (const auto& [all, mine] : {std::pair{&gpus_, gpu_}, std::pair{&nics_, nic_}}) {
-      if (mine != nullptr && names_any(text, *mine)) return true;
-      for (const PciDevice& device : *all) other = other || names_any(text, device);
+  /// Returns the findings about them, or about no device at all.
+  [[nodiscard]] Findings findings_of(const std::string& check) const {
+    const bool both = gpu_ != nullptr && nic_ != nullptr;
+    if (check == "gpu_nic_distance") {
+      const bool placed = both && !gpu_->path.empty() && !nic_->path.empty();
+      return placed ? Findings{distance_finding(machine_, *gpu_, {*nic_})} : Findings{};
     }
-    return !other;
+    if (check == "numa") {
+      // A node that is unknown says nothing about the CPUs of this process.
+      auto far = both ? far_from_all(machine_, {*gpu_, *nic_}, "the GPU and the NIC in use")
+                      : std::optional<Finding>();
+      return far ? Findings{*std::move(far)} : Findings{};
+    }
+    Findings findings = run_check(machine_, check);
+    std::erase_if(findings, [&](const Finding& finding) {
+      return !concerns(finding) || (check == "acs" && !names_bridge(finding));
+    });
+    return findings;
   }
   [[nodiscard]] std::optional<NicPort> port() const {
     if (nic_ == nullptr) return {};
@@ -129,6 +138,24 @@ class Chosen {
   }
 
  private:
+  /// GPUs that it names include mine, and so do NICs.
+  [[nodiscard]] bool concerns(const Finding& finding) const {
+    const std::string text = finding.text + " " + finding.cause;
+    for (const auto& [all, mine] : {std::pair{&gpus_, gpu_}, std::pair{&nics_, nic_}}) {
+      const bool any = std::ranges::any_of(
+          *all, [&](const PciDevice& device) { return names_any(text, device); });
+      if (any && (mine == nullptr || !names_any(text, *mine))) return false;
+    }
+    return true;
+  }
+  /// Does it name a bridge that traffic between the two passes?
+  [[nodiscard]] bool names_bridge(const Finding& finding) const {
+    if (gpu_ == nullptr || nic_ == nullptr) return false;
+    return std::ranges::any_of(bridges_between(*gpu_, *nic_), [&](const std::string& bridge) {
+      return names(finding.cause, bridge);
+    });
+  }
+
   const Machine& machine_;
   const std::string& network_;
   std::vector<PciDevice> gpus_, nics_;
@@ -227,10 +254,8 @@ Place find_place(const Machine& machine, const std::string& network, int gpu) {
   fact("GDRCopy", text_of(check_gdrcopy(machine)));
   if (auto by_agent = agent(network)) place.evidence.push_back(std::move(*by_agent));
   for (const std::string& name : checks_of_troubles()) {
-    for (Finding& finding : run_check(machine, name)) {
-      if (finding.is_trouble() && chosen.concerns(finding))
-        place.evidence.push_back({name, std::move(finding)});
-    }
+    for (Finding& finding : chosen.findings_of(name))
+      if (finding.is_trouble()) place.evidence.push_back({name, std::move(finding)});
   }
   return place;
 }

@@ -2,7 +2,6 @@
 // proofs/NAME.case describes one by the lines of a TestMachine, and by lines of GSHNIC_COSTS for
 // what the trouble does to the figures. NAME is the row of troubles.def that has to be named.
 #include "host/tools/doctor/doctor.h"
-#include "host/tools/proof/place.h"
 #include "host/tools/proof/judge.h"
 #include "host/tools/proof/measure.h"
 
@@ -333,39 +332,6 @@ TEST_CASE("a_side_that_was_not_measured_is_not_compared") {
   gdr.off.error = "libfabric is missing";
   // A hint is no reason for a job that does not start.
   CHECK(judge(gdr, place_of({about("dmabuf", info::Verdict::kHint)})).status() == 2);
-}
-
-TEST_CASE("findings_about_other_devices_are_no_evidence") {
-  const info::TestMachine test("two_cards", std::istringstream(R"(
-gpu pci0000:00/0000:00:01.0/0000:04:00.0
-nic mlx5_0 InfiniBand pci0000:00/0000:00:01.0/0000:05:00.0 current_link_speed=32.0_GT/s_PCIe max_link_speed=32.0_GT/s_PCIe current_link_width=16 max_link_width=16
-nic mlx5_1 InfiniBand pci0000:80/0000:80:01.0/0000:81:00.0 current_link_speed=32.0_GT/s_PCIe max_link_speed=32.0_GT/s_PCIe current_link_width=4 max_link_width=16
-)"));
-  const auto narrow = [&](const char* network) {
-    const Place place = find_place(test.machine, network, -1);
-    return std::ranges::count(place.evidence, "pci_link", &Evidence::check);
-  };
-  CHECK(narrow("mlx5 (mlx5: mlx5_0 port 1)") == 0);
-  CHECK(narrow("mlx5 (mlx5: mlx5_1 port 1)") == 1);
-  CHECK(narrow("ofi (verbs;ofi_rxm on mlx5_1:1)") == 1);
-  CHECK(narrow("") == 0);  // the nearest
-}
-
-TEST_CASE("missing_verbs_libraries_are_named_before_what_follows_from_them") {
-  info::TestMachine test("no_verbs", std::istringstream(R"(
-gpu pci0000:00/0000:00:01.0/0000:04:00.0
-nic mlx5_0 InfiniBand pci0000:00/0000:00:01.0/0000:05:00.0
-file /proc/driver/nvidia/params RegistryDwords: ""
-)"));
-  const auto late = [&] {
-    const auto cause = most_likely(kLate, find_place(test.machine, "", -1), "");
-    return cause ? cause->name : "";
-  };
-  CHECK(late() == "no_verbs");
-  test.machine.library = [](const std::string& soname, const std::vector<std::string>&) {
-    return info::Library{.file = soname, .why_not = "", .missing = {}};
-  };
-  CHECK(late() == "proxy");
 }
 
 TEST_CASE("the_largest_message_is_the_one_that_was_asked_for") {
