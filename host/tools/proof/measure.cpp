@@ -263,9 +263,13 @@ Comparison compare_series(const Jobs& jobs, const Plan& plan, const Config& on, 
   return result;
 }
 
+std::uint64_t heap_for(std::size_t most) {
+  constexpr std::uint64_t kBeside = 16u << 20;
+  return 2 * most + kBeside;
+}
+
 Config of_size(Config config, std::size_t most) {
-  constexpr std::size_t kBeside = 16u << 20;
-  config.symmetric_size = 2 * most + kBeside;
+  config.symmetric_size = heap_for(most);
   return config;
 }
 
@@ -318,6 +322,10 @@ Config proof_config(const Config& given, bool one_host) {
   config.ib_retry_count = std::min(config.ib_retry_count, 3);
   if (one_host) config.max_pes_per_gpu = std::max(config.max_pes_per_gpu, 2);
   return config;
+}
+
+std::uint64_t heap_bytes(const Plan& plan) {
+  return heap_for(std::ranges::max(plan.bandwidth_bytes));
 }
 
 Leg start_once(const Jobs& jobs, const Plan& plan, const Config& config) {

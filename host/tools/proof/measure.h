@@ -50,6 +50,9 @@ class Jobs {
 /// nothing, no wait is long (see selftest::config_of), and PEs of one host may share a GPU.
 [[nodiscard]] Config proof_config(const Config& given, bool one_host);
 
+/// Returns the size of the heap of each PE in the jobs of compare.
+[[nodiscard]] std::uint64_t heap_bytes(const Plan& plan);
+
 /// Collective. Starts one job as compare does, and measures nothing.
 [[nodiscard]] Leg start_once(const Jobs& jobs, const Plan& plan, const Config& config);
 

@@ -105,6 +105,9 @@ Proof prove(info::Machine machine, const Jobs& jobs, Plan plan) {
   // The doctor has nothing to say about what is off.
   const bool is_off = machine.config.gdr == Switch::kOff;
   machine.config.gdr = Switch::kOn;
+  // The window on PCI has to hold the heaps of these jobs.
+  machine.config.symmetric_size = heap_bytes(plan);
+  machine.config.max_pes_per_gpu = jobs.one_process() ? 2 : 1;
   proof.place = find_place(machine, proof.gdr.on.network, proof.gdr.gpu);
   if (is_off)
     proof.place.facts.emplace_back("setting", "GSHMEM_GDR=off is set: programs here stage");
