@@ -223,7 +223,8 @@ std::string why_not(const Machine& machine) {
   return card ? "" : "there is no RDMA device: PEs reach each other by load/store only";
 }
 
-Place find_place(const Machine& machine, const std::string& network, int gpu) {
+Place find_place(const Machine& machine, const std::string& network, int gpu,
+                 const Findings& before) {
   const Chosen chosen(machine, network, gpu);
   Place place;
   Link link;
@@ -254,8 +255,10 @@ Place find_place(const Machine& machine, const std::string& network, int gpu) {
   fact("GDRCopy", text_of(check_gdrcopy(machine)));
   if (auto by_agent = agent(network)) place.evidence.push_back(std::move(*by_agent));
   for (const std::string& name : checks_of_troubles()) {
-    for (Finding& finding : chosen.findings_of(name))
-      if (finding.is_trouble()) place.evidence.push_back({name, std::move(finding)});
+    for (Finding& finding : chosen.findings_of(name)) {
+      const bool is_new = std::ranges::find(before, finding.text, &Finding::text) == before.end();
+      if (finding.is_trouble() && is_new) place.evidence.push_back({name, std::move(finding)});
+    }
   }
   return place;
 }

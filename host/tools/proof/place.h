@@ -20,7 +20,9 @@ namespace gshmem::proof {
 [[nodiscard]] std::optional<info::NicPort> named_port(const info::Machine& machine,
                                                       const std::string& network);
 /// `network` is the text of the job with it on, or empty; `gpu` is PE 0's, or -1. Then the NIC is
-/// the nearest with an active port, and the GPU is the first.
-[[nodiscard]] Place find_place(const info::Machine& machine, const std::string& network, int gpu);
+/// the nearest with an active port, and the GPU is the first. `before` has findings of before the
+/// measurement, which are no evidence unless their counters have risen.
+[[nodiscard]] Place find_place(const info::Machine& machine, const std::string& network, int gpu,
+                               const info::Findings& before = {});
 
 }  // namespace gshmem::proof

@@ -93,6 +93,7 @@ Proof prove(info::Machine machine, const Jobs& jobs, Plan plan) {
   // The page names the GPU and the port of PE 0, so both PEs have them if they may.
   if (jobs.one_process()) plan.gpu = 0;
   const Choice choice = choose_network(machine, config, jobs, plan);
+  const info::Findings lost_before = info::check_flow_control(machine);
   proof.gdr = compare(jobs, plan, choice.config, with_gdr(config, Switch::kOff));
   proof.gdr.one_host = jobs.one_host();
   if (jobs.all(has_gdrcopy(machine))) {
@@ -108,7 +109,7 @@ Proof prove(info::Machine machine, const Jobs& jobs, Plan plan) {
   // The window on PCI has to hold the heaps of these jobs.
   machine.config.symmetric_size = heap_bytes(plan);
   machine.config.max_pes_per_gpu = jobs.one_process() ? 2 : 1;
-  proof.place = find_place(machine, proof.gdr.on.network, proof.gdr.gpu);
+  proof.place = find_place(machine, proof.gdr.on.network, proof.gdr.gpu, lost_before);
   if (is_off)
     proof.place.facts.emplace_back("setting", "GSHMEM_GDR=off is set: programs here stage");
   if (!choice.instead_of_mlx5.empty())

@@ -8,6 +8,7 @@
 #include <catch2/catch.hpp>
 
 #include <algorithm>
+#include <fstream>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -56,6 +57,25 @@ file /proc/self/status Name: x\nCpus_allowed_list: 4-7
   CHECK_FALSE(has("mlx5_1 port 1", 1, "gpu_nic_distance"));
   CHECK_FALSE(has("mlx5_0 port 1", 0, "iommu"));
   CHECK(has("mlx5_1 port 1", 1, "iommu"));
+}
+
+TEST_CASE("packets_that_were_lost_before_are_no_evidence") {
+  const info::TestMachine test("lost_packets", std::istringstream(R"(
+gpu pci0000:00/0000:00:01.0/0000:04:00.0
+nic mlx5_0 Ethernet pci0000:00/0000:00:01.0/0000:05:00.0
+gid mlx5_0 3 0000:0000:0000:0000:0000:ffff:0a00:0001 eth2 RoCE v2
+file /sys/class/net/eth2/mtu 9000
+file /sys/class/infiniband/mlx5_0/ports/1/hw_counters/packet_seq_err 812
+)"));
+  const info::Findings before = info::check_flow_control(test.machine);
+  const auto is_evidence = [&] {
+    const Place place = find_place(test.machine, "mlx5_0 port 1", 0, before);
+    return std::ranges::count(place.evidence, "flow_control", &Evidence::check) != 0;
+  };
+  CHECK_FALSE(is_evidence());
+  std::ofstream(test.machine.at("/sys/class/infiniband/mlx5_0/ports/1/hw_counters/packet_seq_err"))
+      << "815\n";
+  CHECK(is_evidence());
 }
 
 TEST_CASE("missing_verbs_libraries_are_named_before_what_follows_from_them") {
