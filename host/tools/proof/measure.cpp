@@ -290,13 +290,17 @@ Jobs::Jobs(const Config& config, bool launched) {
   require(size <= 2, GSHMEMX_ERROR_NOT_SUPPORTED,
           strprintf("%s: %d processes; start one, or two on the hosts to compare", kName, size));
   if (base_ == nullptr) return;
-  const std::vector<std::size_t> hosts =
-      allgather(*base_, std::hash<std::string>{}(control::host_identity()));
-  one_host_ = hosts[0] == hosts[1];
+  one_host_ = alike(control::host_identity());
 }
 Jobs::~Jobs() = default;
 
 bool Jobs::is_first() const { return one_process() || base_->rank() == 0; }
+
+bool Jobs::alike(const std::string& mine) const {
+  if (one_process()) return true;
+  const std::vector<std::size_t> texts = allgather(*base_, std::hash<std::string>{}(mine));
+  return texts[0] == texts[1];
+}
 
 bool Jobs::all(bool mine) const {
   if (one_process()) return mine;

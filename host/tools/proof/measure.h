@@ -36,6 +36,8 @@ class Jobs {
   [[nodiscard]] bool is_first() const;
   [[nodiscard]] bool one_process() const { return base_ == nullptr; }
   [[nodiscard]] bool one_host() const { return one_host_; }
+  /// Collective: is the text the same in all processes?
+  [[nodiscard]] bool alike(const std::string& mine) const;
   /// Collective: is it so in all processes?
   [[nodiscard]] bool all(bool mine) const;
   /// Returns the bootstraps of the PEs of this process, for one more job.

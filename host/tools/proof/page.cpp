@@ -175,6 +175,7 @@ std::string row(const std::string& what, const Series& series, const std::vector
 }
 
 std::string figures_table(const std::string& title, const Comparison& comparison) {
+  if (comparison.series.empty()) return "<h2>" + escaped(title) + "</h2>\n";
   std::string out = "<h2>" + escaped(title) + "</h2>\n<div class=\"wide\"><table><tr>";
   for (const char* name : {"quantity", "message", "called by"}) out += cell(name, "th");
   for (const char* side : {"off", "on"}) out += number(side, "th") + cell("least .. most", "th");
@@ -231,13 +232,15 @@ std::string as_page(const Proof& proof) {
                     escaped(title) + "</h1>\n" + verdict(proof.judgement);
   out += plots(proof.gdr);
   auto facts = proof.place.facts;
-  facts.emplace_back("on", leg_text(proof.gdr.on));
-  facts.emplace_back("off", leg_text(proof.gdr.off));
-  facts.emplace_back("repeats", strprintf("%d, on and off by turns", proof.repeats));
-  facts.emplace_back("hosts",
-                     proof.gdr.one_host
-                         ? "both PEs are on this host: what is sent comes back from the NIC itself"
-                         : "one PE each on two");
+  if (proof.gdr.has_run()) {
+    facts.emplace_back("on", leg_text(proof.gdr.on));
+    facts.emplace_back("off", leg_text(proof.gdr.off));
+  }
+  if (!proof.gdr.series.empty()) {
+    facts.emplace_back("repeats", strprintf("%d, on and off by turns", proof.repeats));
+    facts.emplace_back("hosts",
+                       proof.gdr.one_host ? "both PEs are on this host" : "one PE each on two");
+  }
   if (proof.gdr.modelled) facts.emplace_back("times", "of a model (GSHNIC_COSTS), not of a card");
   facts.emplace_back("by", GSHMEM_VENDOR_STRING);
   out += "<h2>Measured on</h2>\n" + pairs(facts);

@@ -139,8 +139,8 @@ std::string as_text(const Proof& proof) {
       std::string(GSHMEM_VENDOR_STRING) + ", " + proof.title + ", " + proof.host + "\n";
   for (const auto& [name, text] : proof.place.facts) out += fact_line(name, text);
   const Comparison& gdr = proof.gdr;
-  if (!gdr.on.network.empty() || !gdr.off.network.empty() || !gdr.on.error.empty()) {
-    out += legs(gdr);
+  if (gdr.has_run()) out += legs(gdr);
+  if (!gdr.series.empty()) {
     out += fact_line("repeats", strprintf("%d, on and off by turns; %s%s", proof.repeats,
                                           gdr.one_host ? "both PEs are on this host"
                                                        : "the PEs are on two hosts",

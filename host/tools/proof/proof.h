@@ -49,6 +49,10 @@ struct Comparison {
   int gpu = -1;  ///< CUDA device of PE 0
   bool modelled = false, one_host = true;
 
+  /// Has a job started, or failed to?
+  [[nodiscard]] bool has_run() const {
+    return !on.network.empty() || !off.network.empty() || !on.error.empty();
+  }
   /// Returns null where neither was measured.
   [[nodiscard]] const Series* find(Quantity quantity, Caller caller, std::size_t bytes) const;
   /// Returns the series with the most bytes per second, on or off.

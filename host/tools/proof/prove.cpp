@@ -25,6 +25,19 @@ Comparison compare_p2p(const Config& config, Switch fabric, const Jobs& jobs, co
   return compare(jobs, plan, on, off);
 }
 
+/// Names the GPUs of the PEs that this process sees. Nothing: the PEs share one.
+std::vector<std::string> gpus_of_pes(const info::Machine& machine, const Jobs& jobs) {
+  const std::vector<info::PciDevice> all = info::gpus(machine);
+  if (jobs.one_process()) {
+    if (all.size() < 2) return {};
+    return {all[0].name, all[1].name};
+  }
+  const std::size_t rank = jobs.one_host() && !jobs.is_first() ? 1 : 0;
+  const info::PciDevice& mine = all[rank % all.size()];
+  if (jobs.alike(mine.address) && jobs.one_host()) return {};
+  return {mine.name};
+}
+
 /// How "on" reaches the other PE.
 struct Choice {
   Config config;
@@ -85,6 +98,13 @@ Proof prove(info::Machine machine, const Jobs& jobs, Plan plan) {
     proof.judgement.sentence = "GPUDirect RDMA does not apply: " +
                                (why.empty() ? "the other host lacks a GPU or an RDMA device" : why);
     if (!jobs.all(why_cpu_mode(machine).empty())) return proof;
+    const std::vector<std::string> gpus = gpus_of_pes(machine, jobs);
+    if (gpus.empty()) {
+      proof.judgement.sentence += "; one GPU alone has no other one to compare load/store with";
+      return proof;
+    }
+    for (std::size_t pe = 0; pe < gpus.size(); ++pe)
+      proof.place.facts.emplace_back(strprintf("GPU of PE %zu", pe), gpus[pe]);
     proof.title = "load/store (P2P) against staging through host memory";
     proof.gdr = compare_p2p(config, machine.config.fabric, jobs, plan);
     proof.gdr.one_host = jobs.one_host();

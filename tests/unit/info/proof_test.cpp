@@ -211,6 +211,16 @@ TEST_CASE("a_side_of_gdrcopy_that_fails_is_shown_with_its_reason") {
   }
 }
 
+TEST_CASE("nothing_is_shown_of_jobs_that_did_not_run") {
+  Proof proof;
+  proof.repeats = 7;
+  proof.judgement.sentence = "GPUDirect RDMA does not apply: there is no NVIDIA GPU";
+  for (const std::string& shown : {as_text(proof), as_page(proof)}) {
+    CHECK_THAT(shown, Catch::Contains("there is no NVIDIA GPU"));
+    CHECK_THAT(shown, !Catch::Contains("by turns") && !Catch::Contains("both PEs"));
+  }
+}
+
 TEST_CASE("what_does_not_apply_is_said_with_a_status_of_its_own") {
   const std::string nothing = "CUDA_VISIBLE_DEVICES= GSHMEM_DEVICE=cpu GSHMEM_TEST_ROOT=/nowhere ";
   const Ran no_gpu = run(nothing + GSHMEM_INFO_PROGRAM " --gdr-proof");
