@@ -114,13 +114,9 @@ void* SymmetricHeap::room_for(const char* call, std::size_t bytes, std::size_t a
     return none(strprintf("%s requested of a heap of %s; raise %s", size_text(bytes).c_str(),
                           size_text(growth_.limit).c_str(), growth_.variable));
   if (void* const found = room_in_parts(bytes, alignment)) return found;
-  try {
-    grow(bytes, alignment);
-  } catch (const PhaseError& error) {
-    return none(fullness(bytes, alignment) + ", and it does not grow: " + error.what());
-  }
+  const std::string failure = named(call, [&] { return grow(bytes, alignment); });
   if (void* const found = room_in_parts(bytes, alignment)) return found;
-  return none(fullness(bytes, alignment) + "; raise " + growth_.variable);
+  return none(fullness(bytes, alignment) + failure);
 }
 
 void* SymmetricHeap::room_in_parts(std::size_t bytes, std::size_t alignment) {
@@ -155,29 +151,39 @@ std::uint64_t SymmetricHeap::wanted_for(std::uint64_t needed) const {
   return std::min(rounded_up(least, unit), room / growth_.granularity * growth_.granularity);
 }
 
-/// Adds a part in which such a block fits, if the limit allows it; a smaller one if there is no
-/// memory for a larger one. Errors: those of Growth::add.
-void SymmetricHeap::grow(std::uint64_t bytes, std::uint64_t alignment) {
+/// Adds a part in which such a block fits. Where there is no memory for it, the part is halved
+/// until only the block fits: parts that are too small use up the table. Returns why the heap has
+/// not grown, as a text that continues fullness(); empty if it has. Errors: those of Growth::add
+/// that are not PhaseError.
+std::string SymmetricHeap::grow(std::uint64_t bytes, std::uint64_t alignment) {
   const std::uint64_t needed = rounded_up(bytes, growth_.granularity);
-  if (!growth_.add || needed > growth_.limit - capacity()) return;
+  if (!growth_.add || needed > growth_.limit - capacity())
+    return std::string("; raise ") + growth_.variable;
   const std::uint64_t align = std::max(alignment, growth_.granularity);
-  const std::uint64_t wanted = wanted_for(needed);
-  if (wanted > needed) {
-    try {
-      return add_part(wanted, align);
-    } catch (const PhaseError& error) {
-      GSHMEM_INFO("the heap grows by less than %s: %s", size_text(wanted).c_str(), error.what());
-    }
+  std::uint64_t size = wanted_for(needed);
+  while (const std::optional<std::string> why = add_part(size, align)) {
+    if (size == needed) return ", and it does not grow: " + *why;
+    GSHMEM_INFO("the heap grows by less than %s: %s", size_text(size).c_str(), why->c_str());
+    size = std::max(needed, size / 2 / growth_.granularity * growth_.granularity);
   }
-  add_part(needed, align);
+  return "";
 }
 
-void SymmetricHeap::add_part(std::uint64_t bytes, std::uint64_t alignment) {
-  const std::uint64_t begin = growth_.add(bytes, alignment);
+/// Returns nothing on success, otherwise why all PEs have failed. Then all have given back the
+/// memory of this attempt.
+std::optional<std::string> SymmetricHeap::add_part(std::uint64_t bytes, std::uint64_t alignment) {
+  std::uint64_t begin = 0;
+  try {
+    begin = growth_.add(bytes, alignment);
+  } catch (const PhaseError& error) {
+    ranks_.barrier();
+    return error.what();
+  }
   const std::lock_guard change(blocks_mutex_);
   parts_.push_back({begin, OffsetAllocator(bytes, OffsetAllocator::kGranularity, begin)});
   GSHMEM_INFO("symmetric heap: %s more, %s in all", size_text(bytes).c_str(),
               size_text(capacity()).c_str());
+  return std::nullopt;
 }
 
 std::unique_lock<std::mutex> SymmetricHeap::enter(const char* call, std::uint64_t argument) {

@@ -76,8 +76,8 @@ class SymmetricHeap {
   [[nodiscard]] void* room_for(const char* call, std::size_t bytes, std::size_t alignment);
   [[nodiscard]] void* room_in_parts(std::size_t bytes, std::size_t alignment);
   [[nodiscard]] std::uint64_t wanted_for(std::uint64_t needed) const;
-  void grow(std::uint64_t bytes, std::uint64_t alignment);
-  void add_part(std::uint64_t bytes, std::uint64_t alignment);
+  [[nodiscard]] std::string grow(std::uint64_t bytes, std::uint64_t alignment);
+  [[nodiscard]] std::optional<std::string> add_part(std::uint64_t bytes, std::uint64_t alignment);
   [[nodiscard]] std::string fullness(std::size_t bytes, std::size_t alignment) const;
   [[nodiscard]] std::optional<Place> find(const void* ptr) const;
   [[nodiscard]] Place place_of(const char* call, const void* ptr) const;
