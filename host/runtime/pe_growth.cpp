@@ -16,10 +16,15 @@ SymmetricHeap::Growth Pe::growth() {
   const p2p::PeerWindow& window = paths_->window();
   growth.granularity = std::max(window.lent_granularity(), abi::kHeapAlignment);
   growth.limit = config.symmetric_size + window.lent_bytes();
-  if (config.symmetric_limit != 0) growth.limit = std::min(growth.limit, config.symmetric_limit);
+  const bool is_set = config.symmetric_limit != 0 && config.symmetric_limit <= growth.limit;
+  if (is_set) growth.limit = config.symmetric_limit;
   const std::uint64_t steps = std::min(config.symmetric_part, growth.limit) / growth.granularity;
   growth.step = std::max<std::uint64_t>(steps, 1) * growth.granularity;
-  if (growth.limit > config.symmetric_size) growth.variable = "GSHMEM_SYMMETRIC_LIMIT";
+  if (growth.limit > config.symmetric_size) {
+    growth.advice = is_set ? "; raise GSHMEM_SYMMETRIC_LIMIT"
+                           : strprintf("; this %s has no more memory or addresses for it",
+                                       gpu_ ? "GPU" : "host");
+  }
   growth.add = [this](std::uint64_t bytes, std::uint64_t alignment) {
     return add_to_heap(bytes, alignment);
   };

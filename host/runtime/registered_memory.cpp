@@ -57,13 +57,14 @@ std::uint64_t RegisteredMemory::reserve(const char* call, std::size_t bytes,
 
 std::uint64_t RegisteredMemory::reserve_part(std::uint64_t bytes, std::uint64_t alignment) {
   require(buffers_.size() < abi::kMaxRegistered, GSHMEMX_ERROR_OUT_OF_MEMORY,
-          strprintf("it has %u parts, with registered memory, as many as there may be",
+          strprintf("it has %u parts, with registered memory, as many as there may be; raise "
+                    "GSHMEM_SYMMETRIC_SIZE",
                     abi::kMaxRegistered));
   const auto at = allocator_.try_allocate(bytes, alignment);
   require(at.has_value(), GSHMEMX_ERROR_OUT_OF_MEMORY, [&] {
     return strprintf(
         "%s needed, and of %s of addresses beside it %s are free, %s of them in one piece; raise "
-        "GSHMEM_SYMMETRIC_LIMIT",
+        "GSHMEM_REGISTERED_SIZE",
         size_text(bytes).c_str(), size_text(allocator_.capacity()).c_str(),
         size_text(allocator_.bytes_free()).c_str(), size_text(allocator_.largest_free()).c_str());
   });

@@ -111,8 +111,8 @@ void* SymmetricHeap::room_for(const char* call, std::size_t bytes, std::size_t a
                   "GSHMEM_SYMMETRIC_SIZE",
                   alignment, memory_.alignment));
   if (bytes > growth_.limit)
-    return none(strprintf("%s requested of a heap of %s; raise %s", size_text(bytes).c_str(),
-                          size_text(growth_.limit).c_str(), growth_.variable));
+    return none(strprintf("%s requested of a heap of %s%s", size_text(bytes).c_str(),
+                          size_text(growth_.limit).c_str(), growth_.advice.c_str()));
   if (void* const found = room_in_parts(bytes, alignment)) return found;
   const std::string failure = named(call, [&] { return grow(bytes, alignment); });
   if (void* const found = room_in_parts(bytes, alignment)) return found;
@@ -157,8 +157,7 @@ std::uint64_t SymmetricHeap::wanted_for(std::uint64_t needed) const {
 /// that are not PhaseError.
 std::string SymmetricHeap::grow(std::uint64_t bytes, std::uint64_t alignment) {
   const std::uint64_t needed = rounded_up(bytes, growth_.granularity);
-  if (!growth_.add || needed > growth_.limit - capacity())
-    return std::string("; raise ") + growth_.variable;
+  if (!growth_.add || needed > growth_.limit - capacity()) return growth_.advice;
   const std::uint64_t align = std::max(alignment, growth_.granularity);
   std::uint64_t size = wanted_for(needed);
   while (const std::optional<std::string> why = add_part(size, align)) {

@@ -33,7 +33,8 @@ class SymmetricHeap {
     std::uint64_t limit = 0;  ///< of its allocatable bytes
     std::uint64_t step = 1;   ///< small allocations make it grow by this
     std::uint64_t granularity = 1;
-    const char* variable = "GSHMEM_SYMMETRIC_SIZE";  ///< to raise where the limit is too low
+    /// Ends the message that the limit is too low.
+    std::string advice = "; raise GSHMEM_SYMMETRIC_SIZE";
     /// Collective: adds memory to the heaps of all PEs, or of none. Returns its offset from the
     /// heap's first byte, a multiple of the alignment. Errors: those on which all PEs agree are
     /// PhaseError, which names the PE.

@@ -108,7 +108,7 @@ class CudaWindow final : public PeerWindow {
     at_slot_[slot] = done.result == CUDA_SUCCESS;
     return done;
   }
-  void require_no_fabric() const;
+  [[nodiscard]] std::string why_not_lent() const;
   [[nodiscard]] LentMemory::Piece lend_allocation(CUdeviceptr at, std::size_t bytes) const;
   void map_own(const CudaHeap& heap);
   void map_local(std::size_t slot, int fd);
@@ -369,17 +369,21 @@ LentMemory::Piece CudaWindow::lend_allocation(CUdeviceptr at, std::size_t bytes)
   return {export_descriptor(cuda_, handle), 0, whole};
 }
 
-/// Only descriptors are passed on.
-void CudaWindow::require_no_fabric() const {
-  for (std::size_t slot = 0; slot < pes_.size(); ++slot) {
-    require(!by_fabric(pes_[slot]), GSHMEMX_ERROR_NOT_SUPPORTED,
-            strprintf("cannot be mapped by PE %d, which maps this one's heap by a fabric handle",
-                      pes_[slot]));
+/// Returns why memory cannot be lent, as a text that continues its name; empty if it can be. Only
+/// descriptors are passed on.
+std::string CudaWindow::why_not_lent() const {
+  for (const int pe : pes_) {
+    if (by_fabric(pe))
+      return strprintf("cannot be mapped by PE %d, which maps this one's heap by a fabric handle",
+                       pe);
   }
+  return "";
 }
 
 LentMemory CudaWindow::make_more(std::uint64_t bytes, std::uint64_t /*held*/) const {
-  require_no_fabric();
+  const std::string why = why_not_lent();
+  require(why.empty(), GSHMEMX_ERROR_NOT_SUPPORTED,
+          "its memory " + why + "; raise GSHMEM_SYMMETRIC_SIZE");
   CudaHeap heap = make_cuda_heap(cuda_, o_.device, bytes, FabricUse::kOff, HeapPart::kLater);
   LentMemory more;
   more.pieces.push_back({std::move(heap.fd), 0, heap.bytes});
@@ -387,7 +391,8 @@ LentMemory CudaWindow::make_more(std::uint64_t bytes, std::uint64_t /*held*/) co
 }
 
 LentMemory CudaWindow::lend(const void* p, std::size_t bytes) const {
-  require_no_fabric();
+  const std::string why = why_not_lent();
+  require(why.empty(), GSHMEMX_ERROR_NOT_SUPPORTED, why);
   LentMemory lent;
   for (std::size_t at = 0; at < bytes; at += lent.pieces.back().bytes) {
     lent.pieces.push_back(lend_allocation(reinterpret_cast<CUdeviceptr>(p) + at, bytes - at));

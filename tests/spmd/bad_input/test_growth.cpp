@@ -143,6 +143,7 @@ TEST_CASE("heaps_of_a_host_do_not_grow_beyond_its_memory_together") {
   });
   INFO(outcome.output);
   CHECK(outcome.code == 0);
+  CHECK(contains(outcome.output, "; this host has no more memory or addresses for it"));
 }
 
 TEST_CASE("part_of_the_heap_is_no_registered_memory") {
