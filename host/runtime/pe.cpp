@@ -221,6 +221,10 @@ std::uint64_t Pe::agree_on_mode() {
     // Every PE of the host reserves the addresses of all, and many other things need some, too.
     if (const auto limit = address_limit())
       mine.host_room = std::min(mine.host_room, *limit / neighbours / 16);
+    // Under ThreadSanitizer a process has far fewer addresses.
+    constexpr std::uint64_t kChecked = std::uint64_t{256} << 30;
+    if (options_.config.check == CheckChoice::kOrder)
+      mine.host_room = std::min(mine.host_room, kChecked / neighbours);
   }
   const std::vector<Mode> all = allgather(ranks(), mine);
   std::uint64_t room = mine.host_room;
