@@ -293,10 +293,6 @@ bool LocalPeers::take_message() {
       sender.word != contact_.word || sender.epoch != 0 || sender.index < 0 ||
       sender.index >= size())
     return true;
-  require((datagram.msg_flags & MSG_CTRUNC) == 0, GSHMEMX_ERROR_SYSTEM, [&] {
-    return strprintf("no descriptor left for the segment of PE %d: %s", group_->pe(sender.index),
-                     descriptor_limit_text().c_str());
-  });
   const auto index = static_cast<std::size_t>(sender.index);
   if (static_cast<Kind>(sender.kind) == Kind::kGone) {
     gone_[index] = true;
@@ -305,6 +301,7 @@ bool LocalPeers::take_message() {
   content.resize(static_cast<std::size_t>(n) - sizeof(sender));
   Message message;
   message.bytes = std::move(content);
+  message.lost = (datagram.msg_flags & MSG_CTRUNC) != 0;
   if (!fds.empty()) message.fd = std::move(fds.front());
   messages_[index].push(std::move(message));
   return true;
@@ -357,7 +354,7 @@ void LocalPeers::check_time(const Deadline& deadline, int i, bool refused) const
 /// Descriptors in flight count against a limit that all processes of a user share: as many as one
 /// process may open. A PE sends at most one message more than it has received, so there is never
 /// more than one message in flight per PE.
-std::vector<LocalPeers::Message> LocalPeers::exchange(Message mine) {
+std::vector<LocalPeers::Message> LocalPeers::exchange(int fd, const std::vector<char>& bytes) {
   const Deadline deadline(timeout_seconds_);
   std::vector<Message> all(contacts_.size());
   std::vector<int> missing;
@@ -378,15 +375,23 @@ std::vector<LocalPeers::Message> LocalPeers::exchange(Message mine) {
   while (sent < others || !missing.empty()) {
     const int to = (group_->index + 1 + static_cast<int>(sent)) % size();
     const bool may_send = sent < others && sent <= others - missing.size();
-    if (may_send && post(to, Kind::kMessage, mine.fd.get(), mine.bytes)) {
+    if (may_send && post(to, Kind::kMessage, fd, bytes)) {
       ++sent;
       continue;
     }
     wait_for_messages(missing, may_send ? deadline.within(kRetryMs / 1e3) : deadline);
     if (!read_all()) check_time(deadline, may_send ? to : missing.front(), may_send);
   }
-  all[static_cast<std::size_t>(group_->index)] = std::move(mine);
+  all[static_cast<std::size_t>(group_->index)].bytes = bytes;
   return all;
+}
+
+Fd LocalPeers::descriptor_from(int i, Message& message) const {
+  require(!message.lost, GSHMEMX_ERROR_SYSTEM, [&] {
+    return strprintf("no descriptor left for the segment of PE %d: %s", group_->pe(i),
+                     descriptor_limit_text().c_str());
+  });
+  return std::move(message.fd);
 }
 
 bool LocalPeers::is_one_process() const noexcept {
@@ -395,16 +400,19 @@ bool LocalPeers::is_one_process() const noexcept {
 }
 
 std::vector<Fd> LocalPeers::exchange(int fd) {
+  std::vector<Message> messages = exchange(fd, {});
   std::vector<Fd> fds;
-  for (Message& message : exchange(Message{duplicate(fd), {}}))
-    fds.push_back(std::move(message.fd));
+  for (int i = 0; i < size(); ++i) {
+    fds.push_back(i == group_->index ? duplicate(fd)
+                                     : descriptor_from(i, messages[static_cast<std::size_t>(i)]));
+  }
   return fds;
 }
 
 std::vector<std::vector<char>> LocalPeers::gather(const std::vector<char>& mine) {
   require(mine.size() <= kMaxBytes, GSHMEMX_ERROR_INTERNAL, "too many bytes for a message");
   std::vector<std::vector<char>> all;
-  for (Message& message : exchange(Message{Fd(), mine})) all.push_back(std::move(message.bytes));
+  for (Message& message : exchange(-1, mine)) all.push_back(std::move(message.bytes));
   return all;
 }
 
@@ -415,7 +423,8 @@ Fd LocalPeers::from_root(int fd_on_root) {
       wait_for_messages({0}, deadline);
       if (messages_[0].empty()) check_time(deadline, 0, false);
     }
-    return read_message(0).fd;
+    Message message = read_message(0);
+    return descriptor_from(0, message);
   }
   for (int i = 1; i < size(); ++i) {
     while (!post(i, Kind::kMessage, fd_on_root, {})) {

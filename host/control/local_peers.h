@@ -46,8 +46,12 @@ class LocalPeers {
   /// Sets a function that waits call repeatedly. It returns the reason to give up, or an empty
   /// text.
   void set_stopped(std::function<std::string()> stopped) { stopped_ = std::move(stopped); }
+  /// Sets the timeout of later calls; 0 means none.
+  void set_timeout(double seconds) { timeout_seconds_ = seconds; }
 
-  // The following calls are collective over the host.
+  // The following calls are collective over the host. A PE that has no descriptor left for what
+  // another passes, or for the duplicate, gets GSHMEMX_ERROR_SYSTEM when it has exchanged all
+  // messages of the call: others are not affected, and later calls work.
   /// Passes `fd` to every other PE. Element i of the result is the descriptor that PE i passed;
   /// this PE's own element is a duplicate.
   [[nodiscard]] std::vector<Fd> exchange(int fd);
@@ -69,12 +73,15 @@ class LocalPeers {
   struct Message {
     Fd fd;
     std::vector<char> bytes;
+    bool lost = false;  ///< it came without its descriptor: this process had none left
   };
   enum class Kind : std::uint32_t { kMessage, kGone };
   [[nodiscard]] bool is_linked(int a, int b) const;
   void connect_to_lower(std::vector<Link>& links);
   void accept_higher(std::vector<Link>& links);
-  [[nodiscard]] std::vector<Message> exchange(Message mine);
+  /// `fd` is -1 if only bytes are exchanged. This PE's own element has no descriptor.
+  [[nodiscard]] std::vector<Message> exchange(int fd, const std::vector<char>& bytes);
+  [[nodiscard]] Fd descriptor_from(int i, Message& message) const;
   [[nodiscard]] bool post(int i, Kind kind, int fd, std::span<const char> bytes);
   [[nodiscard]] bool take_message();
   void take_messages(const std::vector<int>& from);

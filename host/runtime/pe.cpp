@@ -124,6 +124,7 @@ void Pe::init() {
   });
   run_phase(ranks(), [&] { publish(); });
   ranks().set_timeout(options_.config.timeout);
+  local.set_timeout(options_.config.timeout);
   watching_.store(true, std::memory_order_release);
   boot_->on_lost([this](const std::string& why) {
     log_set_pe(state_.my_pe);

@@ -14,6 +14,7 @@
 #include <cstring>
 #include <fstream>
 #include <memory>
+#include <optional>
 #include <string>
 
 namespace gshmem::p2p {
@@ -112,16 +113,24 @@ std::vector<LentMemory> exchange_lent(control::LocalPeers& local, const LentMemo
       gather(local, static_cast<std::uint64_t>(mine.pieces.size()));
   const std::uint64_t most = *std::max_element(counts.begin(), counts.end());
   std::vector<LentMemory> all(counts.size());
+  std::optional<Error> failure;  // is thrown at the end, since the other PEs exchange the rest
   for (std::uint64_t i = 0; i < most; ++i) {
     // A PE with fewer chunks passes its last one again, which the others ignore.
     const LentMemory::Piece& piece = mine.pieces[std::min<std::size_t>(i, mine.pieces.size() - 1)];
     const std::vector<Extent> extents = gather(local, Extent{piece.offset, piece.bytes});
-    std::vector<Fd> fds = local.exchange(piece.fd.get());
+    std::vector<Fd> fds(all.size());
+    try {
+      fds = local.exchange(piece.fd.get());
+    } catch (const Error& error) {
+      if (error.code() != GSHMEMX_ERROR_SYSTEM) throw;
+      failure = error;
+    }
     for (std::size_t pe = 0; pe < all.size(); ++pe) {
       if (i < counts[pe])
         all[pe].pieces.push_back({std::move(fds[pe]), extents[pe].offset, extents[pe].bytes});
     }
   }
+  if (failure) throw *failure;
   return all;
 }
 

@@ -1,13 +1,16 @@
 // The heap that grows as programs meet it: sizes that they ask for without setting any, and memory
 // that is short on one PE or on all.
+#include "tests/sanitizers/sanitizers.h"
 #include "tests/spmd/bad_input/children.h"
 
 #include <catch2/catch.hpp>
 
 #include <gshmem/abi/state.h>
 
+#include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/sysinfo.h>
+#include <unistd.h>
 
 #include <csignal>
 #include <cstdio>
@@ -63,6 +66,18 @@ void limit_file_size(rlim_t bytes) {
   getrlimit(RLIMIT_FSIZE, &limit);
   limit.rlim_cur = bytes;
   setrlimit(RLIMIT_FSIZE, &limit);
+}
+
+/// Lets this process open one more descriptor. Returns the limit that it had.
+rlimit leave_one_descriptor() {
+  rlimit before{};
+  getrlimit(RLIMIT_NOFILE, &before);
+  const int lowest = ::open("/dev/null", O_RDONLY | O_CLOEXEC);  // all below it are in use
+  ::close(lowest);
+  rlimit limit = before;
+  limit.rlim_cur = static_cast<rlim_t>(lowest) + 1;
+  setrlimit(RLIMIT_NOFILE, &limit);
+  return before;
 }
 
 /// Returns how many mappings of heaps this process has.
@@ -128,6 +143,32 @@ TEST_CASE("memory_that_one_pe_lacks_is_null_on_all_and_the_job_goes_on") {
       CHECK(contains(outcomes[rank].output, ", and it does not grow: " + whose +
                                                 "shared memory needs a segment of 41943040 bytes"));
     }
+  }
+}
+
+TEST_CASE("descriptors_that_one_pe_lacks_are_null_on_all_and_the_job_goes_on") {
+  if (kUnderAsan) skip("UBSan, which is built in with ASan, needs descriptors");
+  for (const int poor : {0, 1}) {
+    const auto outcomes = in_children(3, quick(), [&](int rank) {
+      const Runtime runtime;
+      const std::size_t before = heap_mappings();
+      rlimit limit{};
+      if (rank == poor) limit = leave_one_descriptor();  // for its memory, not for that of others
+      if (gshmem_malloc(40 * kMiB)) throw std::runtime_error("memory that one PE does not map");
+      if (rank == poor) setrlimit(RLIMIT_NOFILE, &limit);
+      if (heap_mappings() != before) throw std::runtime_error("memory stayed mapped");
+      gshmem_barrier_all();
+      use_blocks(runtime, {40 * kMiB, 3000});
+      if (gshmemx_last_fault(nullptr) != GSHMEMX_SUCCESS) throw std::runtime_error("a fault");
+    });
+    for (const Outcome& outcome : outcomes) {
+      INFO(outcome.output);
+      CHECK(outcome.code == 0);
+    }
+    const std::string text =
+        poor == 0 ? "fcntl(F_DUPFD)" : "no descriptor left for the segment of PE 0";
+    CHECK(contains(outcomes[2].output, ", and it does not grow: it failed on PE " +
+                                           std::to_string(poor) + ": " + text));
   }
 }
 

@@ -126,6 +126,38 @@ TEST_CASE("pe_without_descriptors_fails_at_once") {
         }) == "");
 }
 
+TEST_CASE("pe_without_descriptors_for_what_others_pass_fails_alone_and_its_next_call_works") {
+  if (objects_need_descriptors()) return;
+  const bool from_root = GENERATE(false, true);
+  const int poor = GENERATE(1, 2);
+  CHECK(run_pes(3, 60, [&](control::LocalPeers& peers, bootstrap::Bootstrap& boot) {
+          const Fd mine = pipe_with(boot.rank());
+          const auto pass = [&] {
+            std::vector<Fd> all(1);
+            if (!from_root) return peers.exchange(mine.get());
+            all[0] = peers.from_root(mine.get());
+            return all;
+          };
+          rlimit before{};
+          check_errno(getrlimit(RLIMIT_NOFILE, &before), "getrlimit");
+          if (boot.rank() == poor) leave_descriptors(0);
+          boot.barrier();  // what arrived earlier would have its descriptor
+          if (boot.rank() == poor) {
+            expect_error(GSHMEMX_ERROR_SYSTEM,
+                         "no descriptor left for the segment of PE 0: this process may have ",
+                         [&] { (void)pass(); });
+            check_errno(setrlimit(RLIMIT_NOFILE, &before), "setrlimit");
+          } else {
+            for (const Fd& fd : pass()) expect(bool{fd}, "a descriptor");
+          }
+          boot.barrier();
+          const std::vector<Fd> all = pass();
+          const auto of = static_cast<std::size_t>(from_root ? 0 : (boot.rank() + 1) % 3);
+          const bool reads = !from_root || boot.rank() == poor;  // one reader per pipe
+          expect(!reads || number_in(all[of]) == static_cast<int>(of), "the next descriptor");
+        }) == "");
+}
+
 TEST_CASE("pe_that_hangs_up_ends_the_wait_of_the_others") {
   CHECK(run_pes(3, 0, [](control::LocalPeers& peers, bootstrap::Bootstrap& boot) {
           if (boot.rank() == 0) {
