@@ -198,7 +198,8 @@ std::string Waits::word_of(const abi::WaitRecord& wait) const {
   };
   const std::uint64_t offset =
       wait.address - reinterpret_cast<std::uint64_t>(state_.heap) - abi::kInternalBytes;
-  const bool in_heap = offset < state_.heap_bytes;
+  const auto slot_bytes = static_cast<std::uint64_t>(state_.stride);  // with all parts of the heap
+  const bool in_heap = offset < slot_bytes - abi::kInternalBytes;
   return strprintf("the word at %s 0x%lx to be %s %s, and it is %s",
                    in_heap ? "heap offset" : "address", in_heap ? offset : wait.address,
                    sign_of(wait.cmp), number(wait.wanted).c_str(), number(wait.seen).c_str());

@@ -19,6 +19,9 @@ using namespace gshmem::test;
 
 namespace {
 
+/// Bytes of a slot of the window after the runtime's own: the heap, and addresses for its growth.
+constexpr std::uint64_t kSlot = 4096;
+
 /// PE 0 of two, which exchanges messages with PE 1. The faults that it raises are recorded.
 struct Rig {
   std::unique_ptr<abi::Control> control = std::make_unique<abi::Control>();
@@ -51,6 +54,7 @@ struct Rig {
     state.control = control.get();
     state.heap = heap.data() - abi::kInternalBytes;  // memory before it is not accessed
     state.heap_bytes = abi::kInternalBytes + heap.size();
+    state.stride = static_cast<std::int64_t>(abi::kInternalBytes + kSlot);
     state.my_pe = 0;
     state.n_pes = 2;
   }
@@ -101,18 +105,23 @@ TEST_CASE("a_wait_of_30_s_is_reported_with_the_call_of_the_awaited_pe_and_again_
 }
 
 TEST_CASE("a_long_wait_for_a_word_is_reported_with_its_offset_and_values") {
-  Rig rig;
-  abi::WaitRecord& record = rig.wait_for(abi::kAnyPe, "gshmem_int_wait_until", 29.5);
-  record.address = reinterpret_cast<std::uint64_t>(rig.heap.data() + 8);
-  record.cmp = GSHMEM_CMP_GE;
-  record.is_signed = 1;
-  record.wanted = 7;
-  record.seen = ~std::uint64_t{0};
-  rig.look();
-  record.waited = 31'000'000'000;
-  CHECK(lines_of([&] { rig.look(); })
-            .find("gshmem_int_wait_until has waited 31 s for the word at heap offset 0x8 to be >= "
-                  "7, and it is -1") != std::string::npos);
+  // In the first part of the heap, in a later one, and after the last address.
+  for (const std::uint64_t offset : {std::uint64_t{8}, kSlot - 8, kSlot}) {
+    Rig rig;
+    abi::WaitRecord& record = rig.wait_for(abi::kAnyPe, "gshmem_int_wait_until", 29.5);
+    record.address = reinterpret_cast<std::uint64_t>(rig.heap.data()) + offset;
+    record.cmp = GSHMEM_CMP_GE;
+    record.is_signed = 1;
+    record.wanted = 7;
+    record.seen = ~std::uint64_t{0};
+    rig.look();
+    record.waited = 31'000'000'000;
+    const std::string place = offset < kSlot ? strprintf("heap offset 0x%lx", offset)
+                                             : strprintf("address 0x%lx", record.address);
+    CHECK(lines_of([&] { rig.look(); })
+              .find("gshmem_int_wait_until has waited 31 s for the word at " + place +
+                    " to be >= 7, and it is -1") != std::string::npos);
+  }
 }
 
 TEST_CASE(
