@@ -40,7 +40,7 @@ typedef struct gshmemx_init_args {
   gshmemx_uniqueid_args_t uid_args;
   int cuda_device_id;       ///< GPU of this PE; -1 = the current one, else by local rank
   int thread_rank;          ///< PEs of one process as threads; see gshmemx_thread_world_create.
-  uint64_t symmetric_size;  ///< bytes of heap; 0 = GSHMEM_SYMMETRIC_SIZE
+  uint64_t symmetric_size;  ///< bytes that the heap begins with; 0 = GSHMEM_SYMMETRIC_SIZE
   gshmemx_thread_world_t* thread_world;
   char reserved[72];
 } gshmemx_init_args_t;
@@ -113,8 +113,8 @@ GSHMEM_EXPORT void gshmemx_buffer_unregister_all(void);
 /// null, no bytes, parts of allocations, flags, symmetric memory, or memory that overlaps
 /// registered memory; GSHMEMX_ERROR_NOT_SUPPORTED for other memory, and in jobs that map heaps by
 /// fabric handles; GSHMEMX_ERROR_NIC for memory that a NIC cannot access;
-/// GSHMEMX_ERROR_OUT_OF_MEMORY for more than GSHMEM_REGISTERED_SIZE, or 256 buffers. Source: as
-/// nvshmemx_buffer_register_symmetric.
+/// GSHMEMX_ERROR_OUT_OF_MEMORY for more than GSHMEM_REGISTERED_SIZE, or when 256 buffers and parts
+/// of the heap exist. Source: as nvshmemx_buffer_register_symmetric.
 GSHMEM_EXPORT void* gshmemx_buffer_register_symmetric(void* buf_ptr, size_t size, int flags);
 /// Does what gshmemx_buffer_register_symmetric does, at `preferred_addr` if that has the same
 /// distance from the heap on all PEs, and is free, aligned and in the range for registered memory;

@@ -40,8 +40,8 @@ def init(*, uid: Optional[bytes] = None, rank: Optional[int] = None, size: Optio
     -m gshmem`, GSHMEM_UID_ADDRESS; else it is a job of one PE. Or the program says it: `uid` of get_uniqueid() with `rank`
     and `size`, or `comm`, a communicator of mpi4py or what else has Get_rank(), Get_size() and bcast().
 
-    `device` is the GPU of this PE (by default the current one, else by the rank on the host), `heap` the bytes of its heap
-    (GSHMEM_SYMMETRIC_SIZE). Faults become exceptions: GSHMEM_FAULT is "report" where it is not set.
+    `device` is the GPU of this PE (by default the current one, else by the rank on the host), `heap` the bytes that its
+    heap begins with (GSHMEM_SYMMETRIC_SIZE). Faults become exceptions: GSHMEM_FAULT is "report" where it is not set.
     """
     if comm is not None:
         if uid is not None or rank is not None or size is not None:

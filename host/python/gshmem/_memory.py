@@ -327,8 +327,8 @@ def _allocate(shape: Union[int, Sequence[int]], dtype: Any, zero: bool) -> Symme
                function("gshmem_malloc", ctypes.c_void_p, ctypes.c_size_t)(count * kind.itemsize))
     if not address:
         raise_fault()
-        raise Error(f"no {count * kind.itemsize} bytes in the symmetric heap: raise GSHMEM_SYMMETRIC_SIZE, or "
-                    "init(heap=bytes)", 2)
+        raise Error(f"no {count * kind.itemsize} bytes in the symmetric heap, and it does not grow: the log says why",
+                    2)
     return SymmetricArray(address, lengths, kind, _gpu_of(address))
 
 

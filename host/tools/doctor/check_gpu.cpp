@@ -33,7 +33,7 @@ Finding bar1_of(const Machine& machine, const PciDevice& gpu, std::uint64_t need
   if (!has_rdma_device(machine)) {
     return skipped(sizes + ", but no RDMA device that would read heaps through it");
   }
-  if (bar > need) return ok(sizes + ", heaps on it " + bytes_text(need));
+  if (bar > need) return ok(sizes + ", heaps on it " + bytes_text(need) + " before they grow");
   const std::uint64_t pes = static_cast<std::uint64_t>(machine.config.max_pes_per_gpu);
   return problem({.symptom = sizes + " cannot hold the heap(s) of " + bytes_text(need) +
                              ": registering the heap with a NIC fails with ENOMEM",

@@ -127,7 +127,7 @@ Findings check_memory(const Machine& machine) {
   const std::string sum = strprintf(
       "heaps of %lu PE(s) here: %s of %s (%s)", pes, bytes_text(need).c_str(),
       bytes_text(room).c_str(), limit && *limit == room ? "the cgroup's limit" : "MemAvailable");
-  if (need <= room) return {ok(sum)};
+  if (need <= room) return {ok(sum + " before they grow")};
   return {hint(
       {.symptom = sum + ": PEs that use them whole are killed by the kernel",
        .cause = "GSHMEM_SYMMETRIC_SIZE=" + bytes_text(machine.config.symmetric_size) +
