@@ -19,7 +19,7 @@ from connections import CONNECTIONS, tests_of
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 MOUNTED = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
-SECONDS = 300  # for a build, and for the tests of a bug
+SECONDS = 200  # for a build, and for the tests of a bug
 LIBRARIES = ["gshmem", "gshnic", "gshnic_ibverbs", "gshnic_mlx5", "gshmem_bootstrap_mpi", "nvshmem_host"]
 STALE = 15     # so many rows of seeded.tsv may have lost their text to changes of the code
 ERROR = re.compile(r"^\S+:\d+:\d+: (?:fatal )?error: .*", re.MULTILINE)
