@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from collections import namedtuple
 
 from connections import CONNECTIONS, tests_of
@@ -98,20 +99,27 @@ def judge(build, bug, tests):
     if made.returncode != 0:
         error = ERROR.search(made.stdout)
         return ("does not compile", error.group()) if error else ("seen", made.stdout.strip()[-200:])
+    output = ""
     with subprocess.Popen(["ctest", "--test-dir", build, "-R", tests, "--stop-on-failure", "-j4",
                            "--no-tests=error"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                           text=True, errors="replace") as program:
-        try:
-            output, _ = program.communicate(timeout=SECONDS)
-        except subprocess.TimeoutExpired:
-            program.kill()  # what it has started ends with the namespace
-            return "seen", f"no end within {SECONDS} s"
+        too_long = threading.Timer(SECONDS, program.kill)  # what it has started ends with the namespace
+        too_long.start()
+        for line in program.stdout:
+            output += line
+            if failed := FAILED.match(line):
+                # Others that were started before it may hang.
+                too_long.cancel()
+                program.kill()
+                return "seen", failed.group(1)
+        program.wait()
+        in_time = too_long.is_alive()
+        too_long.cancel()
     if program.returncode == 0:
         return "NOT SEEN", ""
-    failed = FAILED.search(output)
-    if failed is None:
-        raise RuntimeError(f"ctest -R {tests}:\n{output[-2000:]}")
-    return "seen", failed.group(1)
+    if not in_time:
+        return "seen", f"no end within {SECONDS} s"
+    raise RuntimeError(f"ctest -R {tests}:\n{output[-2000:]}")
 
 
 def inside():
