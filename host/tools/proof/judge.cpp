@@ -63,23 +63,12 @@ Criterion share_of_link(double share, const Place& place) {
   return criterion;
 }
 
-Criterion latency(const Series* series) {
-  const Pair value = values_of(series);
-  Criterion criterion{"latency", "not measured on both sides",
-                      strprintf("-%.0f %%", (1 - kDrop) * 100)};
+/// Wants a figure of `series` to be at most `most` times what it is without.
+Criterion drop(const char* name, const Pair& value, const Series* series, double most) {
+  Criterion criterion{name, "not measured on both sides", strprintf("-%.0f %%", (1 - most) * 100)};
   if (!value.known()) return criterion;
   criterion.measured = change_text(value.off, value.on) + size_text(series);
-  criterion.met = met(value.on <= kDrop * value.off);
-  return criterion;
-}
-
-Criterion cpu(const Series* series) {
-  const Pair value = cpu_of(series);
-  Criterion criterion{"CPU seconds per GB", "not measured on both sides",
-                      strprintf("-%.0f %%", (1 - kCpuDrop) * 100)};
-  if (!value.known()) return criterion;
-  criterion.measured = change_text(value.off, value.on) + size_text(series);
-  criterion.met = met(value.on <= kCpuDrop * value.off);
+  criterion.met = met(value.on <= most * value.off);
   return criterion;
 }
 
@@ -172,10 +161,12 @@ std::optional<Cause> most_likely(unsigned signs, const Place& place, const std::
 Judgement judge(const Comparison& gdr, const Place& place) {
   if (!gdr.on.good()) return without_a_job(gdr, place);
   const Series* const fastest = gdr.fastest();
+  const Series* const least = shortest(gdr);
   const double share = place.link_gb_s > 0 ? values_of(fastest).on / place.link_gb_s : 0;
   Judgement judgement;
   judgement.criteria = {bandwidth(fastest, share), share_of_link(share, place),
-                        latency(shortest(gdr)), cpu(fastest)};
+                        drop("latency", values_of(least), least, kDrop),
+                        drop("CPU seconds per GB", cpu_of(fastest), fastest, kCpuDrop)};
   if (!gdr.off.good()) {
     judge_alone(judgement, share, gdr.off, place);
     return judgement;
