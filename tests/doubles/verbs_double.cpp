@@ -238,7 +238,8 @@ int general_cmd(ibv_context*, const void* in, std::size_t in_bytes, void* out,
   auto* caps = static_cast<std::uint8_t*>(out) + 0x10;
   const int type = static_cast<const std::uint8_t*>(in)[7] / 2;
   if (type == 0x20) {
-    caps[0x5c] = 0x40;  // send_dbr_mode_no_dbr_ext
+    caps[0x5c] = static_cast<std::uint8_t>(0x40 |  // send_dbr_mode_no_dbr_ext
+                                           current->log_no_record_queues);
   } else if (type == 4) {
     caps[0x03] = static_cast<std::uint8_t>(current->timestamps);
     const auto [first, last] = current->udp_sources;

@@ -41,6 +41,7 @@ struct FakeVerbs {
   std::uint8_t counter_set = 0x21;                 ///< of the port
   int registers = 1000;                            ///< doorbells that are left
   bool umem_dmabuf = true;                         ///< dmabufs are accepted as user memory
+  std::uint8_t log_no_record_queues = 0;           ///< log_max_send_dbr_less_qp_sq
   bool no_record = false;                       ///< queue pairs may work without a doorbell record
   std::uint8_t width = 0, speed = 0;            ///< of the port, as codes
   std::uint32_t qp_state = 3, qp_counters = 0;  ///< the answer of QUERY_QP, as in the qpc

@@ -352,6 +352,41 @@ TEST_CASE("queues_have_records_if_a_queue_without_one_does_not_work_or_is_not_th
   CHECK_THAT(error_of([&] { (void)setup.open(); }), Catch::Contains("GSHMEM_DOORBELL_RECORD=off"));
 }
 
+TEST_CASE("queues_have_records_if_the_device_has_too_few_without") {
+  for (const bool enough : {false, true}) {
+    fake_verbs_reset();
+    fake_verbs().no_record = true;
+    fake_verbs().log_no_record_queues = enough ? 4 : 2;  // this PE may make 8
+    Config config = config_with({{"GSHMEM_DOORBELL_RECORD", "auto"}, {"GSHMEM_QPS_PER_PE", "4"}});
+    gshmem::test::StderrCapture log;
+    {
+      Setup setup(config);
+      CHECK((setup.open()->limits().flags & abi::kNicReadsRecord) != 0);
+      // Only with enough of them is one tried, which the double does not complete.
+      CHECK(fake_verbs().commands_of(0x500).size() == (enough ? 1 : 0));
+    }
+    config.doorbell_record = Switch::kOff;
+    Setup setup(config);
+    if (enough) {
+      CHECK((setup.open()->limits().flags & abi::kNicReadsRecord) == 0);
+    } else {
+      CHECK_THAT(error_of([&] { (void)setup.open(); }),
+                 Catch::Contains("at most 4 queues") && Catch::Contains("may make 8"));
+    }
+  }
+}
+
+TEST_CASE("a_device_is_tried_once_for_all_that_use_it") {
+  fake_verbs_reset();
+  fake_verbs().no_record = true;
+  gshmem::test::StderrCapture log;
+  Setup setup(config_with({{"GSHMEM_DOORBELL_RECORD", "auto"}}));
+  const std::unique_ptr<Mlx5Nic> nic = setup.open();
+  const std::unique_ptr<Nic> neighbour = nic->open_port(nic->port());
+  CHECK(fake_verbs().commands_of(0x500).size() == 1);
+  CHECK((neighbour->limits().flags & abi::kNicReadsRecord) != 0);
+}
+
 TEST_CASE("limits_come_from_the_device") {
   fake_verbs_reset();
   Setup setup;

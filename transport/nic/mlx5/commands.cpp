@@ -131,7 +131,9 @@ Caps query_caps(const VerbsApi& api, ibv_context* context) {
   }
   if (has_more) {
     auto out = query(api, context, prm::CapType::kGeneral2, "QUERY_HCA_CAP(GENERAL_2)");
-    caps.no_record = out.in(prm::QueryCapOut::kGeneral2).get(prm::General2Caps::kNoRecord) != 0;
+    const auto general2 = out.in(prm::QueryCapOut::kGeneral2);
+    caps.no_record = general2.get(prm::General2Caps::kNoRecord) != 0;
+    caps.log_no_record_queues = general2.get(prm::General2Caps::kLogNoRecordQueues);
   }
   if (caps.has_atomics) {
     using A = prm::AtomicCaps;

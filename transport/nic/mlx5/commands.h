@@ -21,9 +21,10 @@ struct Caps {
   bool has_roce = false, has_atomics = false, has_rc = false;
   std::uint32_t cqe_version = 0;
   std::uint32_t atomic_operations = 0, atomic_sizes = 0;
-  bool fetched_host_endian = false;    ///< results of 8-byte atomics are in host order
-  std::uint32_t timestamp_format = 0;  ///< qpc.ts_format
-  bool no_record = false;              ///< queue pairs may work without a doorbell record
+  bool fetched_host_endian = false;        ///< results of 8-byte atomics are in host order
+  std::uint32_t timestamp_format = 0;      ///< qpc.ts_format
+  bool no_record = false;                  ///< queue pairs may work without a doorbell record
+  std::uint32_t log_no_record_queues = 0;  ///< so many at a time; 0: the device names no limit
   /// Source ports of RoCE v2 packets, first and last: those of InfiniBand annex A17 unless the
   /// device reports others.
   std::uint32_t udp_source_min = 0xc000, udp_source_max = 0xffff;

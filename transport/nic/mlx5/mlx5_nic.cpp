@@ -1,7 +1,6 @@
 #include "transport/nic/mlx5/mlx5_nic.h"
 
 #include "transport/nic/mlx5/memory.h"
-#include "transport/nic/mlx5/record_mode.h"
 
 #include "host/base/run_phase.h"
 
@@ -35,8 +34,16 @@ Mlx5Nic::Mlx5Nic(const VerbsApi& api, const DeviceWish& wish, Use use)
       device_(api, wish_),
       bells_(device_),
       events_(device_, [this](const Event& event) { report(event); }) {
-  device_.caps.no_record = does_without_records(device_);
+  device_.caps.no_record = does_without_records(device_, use_.queues, *use_.tried);
   GSHMEM_INFO("network: %s", describe().c_str());
+}
+
+/// Each context has at most two queues to a PE (context_queues of rails.h). Queues that only answer
+/// count twice.
+std::uint64_t Mlx5Nic::queues_of(const OpenOptions& options) {
+  const auto contexts = static_cast<std::uint64_t>(std::max(options.config.contexts, 0));
+  const auto own = static_cast<std::uint64_t>(std::max(options.config.qps_per_pe, 1));
+  return (own + 2 * contexts) * static_cast<std::uint64_t>(options.boot.size()) * 2;
 }
 
 std::string Mlx5Nic::port() const { return strprintf("%s:%d", device_.name.c_str(), device_.port); }
@@ -324,10 +331,11 @@ NicList open_in(const OpenOptions& options, const std::string& folder) {
   ports = choose_ports(all_ports, wish, ports_wanted(options.config));
   ports.resize(static_cast<std::size_t>(agree_on_rails(options, ports.size())));
   NicList nics;
+  const auto tried = std::make_shared<TriedDevices>();
   run_phase(options.boot, [&] {
     for (const Candidate& port : ports) {
       wish.chosen = port;
-      nics.push_back(std::make_unique<Mlx5Nic>(VerbsApi::get(folder), wish, options));
+      nics.push_back(std::make_unique<Mlx5Nic>(VerbsApi::get(folder), wish, options, tried));
     }
   });
   return nics;

@@ -8,6 +8,7 @@
 #include "transport/nic/mlx5/events.h"
 #include "transport/nic/mlx5/mlx5.h"
 #include "transport/nic/mlx5/port_history.h"
+#include "transport/nic/mlx5/record_mode.h"
 #include "transport/nic/mlx5/registers.h"
 
 #include <functional>
@@ -24,10 +25,13 @@ namespace gshmem::nic::mlx5 {
 class Mlx5Nic final : public Nic {
  public:
   /// Uses these options: the memory, and the receiver of errors.
-  Mlx5Nic(const VerbsApi& api, const DeviceWish& wish, const OpenOptions& options)
+  Mlx5Nic(const VerbsApi& api, const DeviceWish& wish, const OpenOptions& options,
+          std::shared_ptr<TriedDevices> tried = std::make_shared<TriedDevices>())
       : Mlx5Nic(api, wish,
                 {.heap_kind = options.heap_kind,
                  .gpu_orders_writes = options.gpu_orders_writes,
+                 .queues = queues_of(options),
+                 .tried = std::move(tried),
                  .on_error = options.on_error,
                  .on_refusal = options.on_refusal ? options.on_refusal : options.on_error}) {}
   ~Mlx5Nic() override { stop(); }
@@ -56,9 +60,13 @@ class Mlx5Nic final : public Nic {
   struct Use {
     MemoryKind heap_kind;
     bool gpu_orders_writes;
+    std::uint64_t queues;  ///< that this PE may make, by all Nics
+    /// Nics are opened from each other and from one list, and may have one device.
+    std::shared_ptr<TriedDevices> tried;
     std::function<void(const Error&error, int pe)> on_error, on_refusal;
   };
   Mlx5Nic(const VerbsApi& api, const DeviceWish& wish, Use use);
+  [[nodiscard]] static std::uint64_t queues_of(const OpenOptions& options);
   void report(const Event& event);
   void note(const Event& event);
   [[nodiscard]] bool is_down() const;

@@ -233,6 +233,8 @@ struct GeneralCaps {
 /// cmd_hca_cap_2
 struct General2Caps {
   static constexpr Field<General2Caps> kNoRecord{0x5c, 30, 30};  // send_dbr_mode_no_dbr_ext
+  // log_max_send_dbr_less_qp_sq (rdma-core tests/mlx5_prm_structs.py CmdHcaCap2)
+  static constexpr Field<General2Caps> kLogNoRecordQueues{0x5c, 28, 24};
 };
 /// atomic_caps
 struct AtomicCaps {

@@ -73,17 +73,33 @@ std::string try_queue(const Device& device) {
 
 }  // namespace
 
-bool does_without_records(Device& device) {
+bool does_without_records(Device& device, std::uint64_t queues, TriedDevices& tried) {
   const Switch wanted = device.config.doorbell_record;
-  const bool can = device.caps.no_record;
+  const std::uint32_t log_most = device.caps.log_no_record_queues;
+  const std::uint64_t most = log_most == 0 ? UINT64_MAX : std::uint64_t{1} << log_most;
+  const bool has = device.caps.no_record, can = has && queues <= most;
+  if (wanted == Switch::kOn) return false;
   require(can || wanted != Switch::kOff, GSHMEMX_ERROR_CONFIG,
-          "GSHMEM_DOORBELL_RECORD=off: " + device.name + " has no queues without doorbell records");
-  if (!can || wanted != Switch::kAuto) return wanted == Switch::kOff;
+          has ? strprintf("GSHMEM_DOORBELL_RECORD=off: %s has at most %lu queues without doorbell "
+                          "records, and this PE may make %lu: use auto, or fewer queues "
+                          "(GSHMEM_QPS_PER_PE, GSHMEM_CONTEXTS)",
+                          device.name.c_str(), most, queues)
+              : "GSHMEM_DOORBELL_RECORD=off: " + device.name +
+                    " has no queues without doorbell records");
+  if (wanted == Switch::kOff) return true;
+  if (has && !can)
+    GSHMEM_INFO(
+        "network: %s: queues have doorbell records, because it has at most %lu without, "
+        "and this PE may make %lu",
+        device.name.c_str(), most, queues);
+  if (!can) return false;
+  const auto known = tried.find(device.name);
+  if (known != tried.end()) return known->second;
   const std::string why = try_queue(device);
   if (!why.empty())
     GSHMEM_WARN("network: %s: queues have doorbell records, because one without failed: %s",
                 device.name.c_str(), why.c_str());
-  return why.empty();
+  return tried[device.name] = why.empty();
 }
 
 }  // namespace gshmem::nic::mlx5

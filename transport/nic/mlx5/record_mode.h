@@ -3,11 +3,19 @@
 
 #include "transport/nic/mlx5/device.h"
 
+#include <map>
+#include <string>
+
 namespace gshmem::nic::mlx5 {
 
-/// Returns whether the queues of `device` do without doorbell records, by GSHMEM_DOORBELL_RECORD.
-/// With auto, a card that can is tried: one queue that is connected to itself has to complete a
-/// NOP. Errors: GSHMEMX_ERROR_CONFIG if the user wants none, and the card cannot.
-[[nodiscard]] bool does_without_records(Device& device);
+/// The devices that a process has tried, indexed by name. A device is tried once, and not
+/// for each Nic that uses it.
+using TriedDevices = std::map<std::string, bool>;
+
+/// Returns whether the queues of `device` do without doorbell records, by GSHMEM_DOORBELL_RECORD,
+/// if `queues` of them are expected in this process. With auto, a card that can have so many is
+/// tried: one queue that is connected to itself has to complete a NOP. Errors: GSHMEMX_ERROR_CONFIG
+/// if the user wants none, and the card cannot.
+[[nodiscard]] bool does_without_records(Device& device, std::uint64_t queues, TriedDevices& tried);
 
 }  // namespace gshmem::nic::mlx5

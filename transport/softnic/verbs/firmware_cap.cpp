@@ -8,6 +8,7 @@
 namespace gshmem::soft {
 namespace {
 
+constexpr std::uint32_t kLogQueuePairs = 18;
 // Capability types, op_mod >> 1; op_mod bit 0 is "current", else "maximum" (Linux
 // include/linux/mlx5/device.h, enum mlx5_cap_type). Both are the same here.
 constexpr std::uint32_t kGeneralCap = 0x0, kAtomicCap = 0x3, kRoceCap = 0x4, kGeneral2Cap = 0x20;
@@ -17,7 +18,7 @@ void fill_general(const DeviceAttributes& device, std::uint8_t* caps) {
   set(caps, cap::hca_cap_2, 1);
   set(caps, cap::log_max_qp_sz, device.max_log_qp_entries);
   set(caps, cap::log_max_srq_sz, device.max_log_qp_entries);
-  set(caps, cap::log_max_qp, 18);
+  set(caps, cap::log_max_qp, kLogQueuePairs);
   set(caps, cap::log_max_srq, 16);
   set(caps, cap::log_max_cq_sz, device.max_log_cq_entries);
   set(caps, cap::log_max_cq, 18);
@@ -92,6 +93,9 @@ void query_hca_cap(FirmwareState& state, Call& call) {
     case kGeneral2Cap:
       set(caps.data(), cmd_hca_cap_2::send_dbr_mode_no_dbr_ext,
           state.engine.device().profile.no_record ? 1 : 0);
+      // All queue pairs may do without.
+      set(caps.data(), cmd_hca_cap_2::log_max_send_dbr_less_qp_sq,
+          state.engine.device().profile.no_record ? kLogQueuePairs : 0);
       break;
     case kRoceCap:
       fill_roce(state.engine.device(), caps.data());
