@@ -156,6 +156,10 @@ def case_selftest(program):
     assert re.search(r"ok +off .*, no doorbell records\)", page) and "GID 4" not in page, page
     assert re.search(r"ok +on +mlx5 \((?!.*no doorbell)", page), page
     assert "; doorbell records, in host memory: 2 ok; addresses of the port, in host memory: 4 ok; GPU memory" in page, page
+    # An address that does not work is an error only if it is the one that is used.
+    page = run(program, ["--nic-selftest"], 0, GSHNIC_PROFILE="roce,down=0", **soft)
+    assert re.search("  {9}GID 0 +unused, and does not work: .*no way from", page) and "FAILED" not in page, page
+    assert "; addresses of the port, in host memory: 3 ok, GID 0 does not work; GPU memory" in page, page
     # A queue without a record that does not work is noticed, and the others have one.
     page, log = run_both(program, ["--nic-selftest"], 0, GSHNIC_PROFILE="no_record",
                          GSHNIC_RULES="op=nop:times=1:queue=error", GSHMEM_LOG="warn",

@@ -155,6 +155,7 @@ struct Profile {
   std::uint32_t mtu = 4096;
   std::uint32_t page_bytes = 4096;  ///< of the host
   bool no_record = false;           ///< queue pairs may do without a doorbell record
+  std::uint32_t gids_down = 0;      ///< bit n: the interface of GID n is down
 };
 
 /// An entry of a port's GID table.

@@ -27,6 +27,10 @@ void parse_item(Profile& profile, std::string_view item) {
   } else if (item == "roce6") {
     profile.link = Profile::Link::kEthernet;
     profile.ipv4 = false;
+  } else if (item.substr(0, 5) == "down=") {
+    const std::uint32_t index = number_of<std::uint32_t>(item.substr(5)).value_or(32);
+    if (index > 31) bad(item, "down=0 to 31");
+    profile.gids_down |= 1u << index;
   } else if (item.substr(0, 4) == "mtu=") {
     profile.mtu = parse_mtu(item, item.substr(4));
   } else if (item == "page=4k") {
@@ -36,7 +40,7 @@ void parse_item(Profile& profile, std::string_view item) {
   } else if (item == "no_record") {
     profile.no_record = true;
   } else {
-    bad(item, "ib, roce, roce6, mtu=, page=4k, page=64k or no_record");
+    bad(item, "ib, roce, roce6, down=, mtu=, page=4k, page=64k or no_record");
   }
 }
 

@@ -5,6 +5,7 @@
 //   item     = "ib"                      InfiniBand port, the default
 //            | "roce"                    Ethernet port with IPv6 and IPv4 addresses
 //            | "roce6"                   the same without IPv4
+//            | "down=" 0 to 31           the interface of that GID is down: it reaches nobody
 //            | "mtu=" 256 to 4096        the port's MTU, a power of two
 //            | "page=" ("4k" | "64k")    page size of the host
 //            | "no_record"               queue pairs may do without a doorbell record

@@ -22,11 +22,19 @@ bool has(const std::vector<GidAttributes>& gids, const std::uint8_t* gid) {
   });
 }
 
+/// The kernel gives up after a second; nobody learns anything from as long a wait.
+[[noreturn]] void no_answer() {
+  const timespec wait{.tv_sec = 0, .tv_nsec = 30'000'000};
+  ::nanosleep(&wait, nullptr);
+  throw CallError{ETIMEDOUT};
+}
+
 // Linux drivers/infiniband/core/addr.c, of a host whose ports are in one flat subnet. All devices
 // are of one host, so that an address is local or nobody's.
 /// Errors: those of route_to.
 std::uint64_t resolve_mac(const DeviceAttributes& device, const ibv_global_route& route) {
   require_call(route.sgid_index < device.gids.size(), EINVAL);
+  if ((device.profile.gids_down >> route.sgid_index & 1) != 0) no_answer();
   const std::uint8_t* to = route.dgid.raw;
   if (has(device.gids, to)) return device.mac;
   // An IPv6 address of the host itself gets the MAC of the interface that sends (rdma_translate_ip,
@@ -34,11 +42,8 @@ std::uint64_t resolve_mac(const DeviceAttributes& device, const ibv_global_route
   for (int other = 0; !is_ipv4(to) && other < Engine::kMostDevices; ++other) {
     if (has(roce_gids(device.profile, other), to)) return device.mac;
   }
-  // For an IPv4 one, ARP goes out by the interface of the source, and no host answers itself. The
-  // kernel gives up after a second; nobody learns anything from as long a wait.
-  const timespec wait{.tv_sec = 0, .tv_nsec = 30'000'000};
-  ::nanosleep(&wait, nullptr);
-  throw CallError{ETIMEDOUT};
+  // For an IPv4 one, ARP goes out by the interface of the source, and no host answers itself.
+  no_answer();
 }
 
 }  // namespace
