@@ -96,6 +96,7 @@ std::uint32_t Core::next_number() {
 }
 
 void Core::reset(QueuePair& qp) {
+  requester.leave(qp);
   responder.abandon(qp);
   requester.reset(qp);
   qp.state = QpState::kReset;

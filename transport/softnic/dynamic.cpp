@@ -34,12 +34,36 @@ bool Requester::turn_to_target(QueuePair& qp, Operation& op) {
     if (earlier.progress != Operation::Progress::kDone) return false;
   }
   if (!check_vector(qp, op)) return false;
+  leave(qp);
   qp.peer = op.wqe.to;
   qp.rtr.remote_qpn = op.wqe.to.number;
   qp.rtr.route = route_of(op.wqe.to);
   ++qp.connection;
   qp.peer_psn = static_cast<std::uint32_t>(qp.rts.send_psn + qp.packets) & kPsnMask;
   return true;
+}
+
+/// Nothing of the connection is under way, or it is lost with the queue pair's reset. Without room
+/// the target keeps the connection until the initiator comes back.
+void Requester::leave(QueuePair& qp) {
+  if (!qp.is_initiator() || !qp.peer || context_.port_down) return;
+  Ring* ring = context_.fabric->request_to(qp.peer->number >> kLocalBits);
+  Packet* packet = ring != nullptr ? ring->reserve(0) : nullptr;
+  if (packet == nullptr) return;
+  packet->kind = PacketKind::kLeave;
+  packet->source = qp.number;
+  packet->target = qp.peer->number;
+  packet->connection = qp.connection;
+  ring->commit();
+}
+
+void Responder::on_leave(const Packet& request) {
+  Target* target = context_.find_target(request.target);
+  if (target == nullptr || context_.port_down) return;
+  const auto known = target->connections.find(request.source);
+  if (known == target->connections.end() || known->second->connection != request.connection) return;
+  drop(*known->second);
+  target->connections.erase(known);
 }
 
 /// The connection that a packet belongs to, made anew by a packet of a newer one. Null: there is no
@@ -88,7 +112,10 @@ QueuePair* Responder::accept(const Packet& request) {
   return known.get();
 }
 
+/// A buffer that it has taken for a message without an end comes back with an error: the shared
+/// queue has given it away.
 void Responder::drop(QueuePair& connection) {
+  receiver_.fail(connection, kFlushed);
   abandon(connection);
   if (connection.busy) std::erase(context_.busy, &connection);
 }

@@ -355,6 +355,7 @@ void Engine::destroy_qp(std::uint32_t qpn) {
   QueuePair& qp = find(impl_->context.qps, qpn, "queue pair");
   impl_->take_doorbells(qp.attributes.uar);
   impl_->requester.end_rescue(qp);
+  impl_->requester.leave(qp);
   impl_->responder.abandon(qp);
   std::erase(find(impl_->uars, qp.attributes.uar, "UAR").users, &qp);
   --impl_->pds[qp.attributes.pd];

@@ -296,6 +296,8 @@ class Engine {
   void destroy_target(std::uint32_t number);
   /// Packets with another key that have come to it.
   [[nodiscard]] std::uint32_t key_violations(std::uint32_t target) const;
+  /// The number of initiators that are connected to it.
+  [[nodiscard]] std::size_t connections(std::uint32_t target) const;
   // State machine: reset -> init -> rtr -> rts, any -> error, any -> reset.
   void modify_to_init(std::uint32_t qpn, const QpInit& init);
   void modify_to_rtr(std::uint32_t qpn, const QpRtr& rtr);

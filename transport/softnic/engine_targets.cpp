@@ -42,4 +42,9 @@ std::uint32_t Engine::key_violations(std::uint32_t target) const {
   return find(impl_->context.targets, target, "DC target").key_violations;
 }
 
+std::size_t Engine::connections(std::uint32_t target) const {
+  const Core::Lock lock(*impl_);
+  return find(impl_->context.targets, target, "DC target").connections.size();
+}
+
 }  // namespace gshmem::soft

@@ -19,6 +19,7 @@ enum class PacketKind : std::uint8_t {
   kAtomic,
   kSend,      ///< likewise, into a buffer of the receiver
   kDatagram,  ///< the same, without a connection and an answer
+  kLeave,     ///< an initiator ends its connection with a target; it has no answer either
   // Replies.
   kAck,       ///< done, or failed with `syndrome`
   kNotReady,  ///< not executed, try again: `condition` says why

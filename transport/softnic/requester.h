@@ -72,6 +72,11 @@ class Requester {
   bool check_peer(QueuePair& qp, std::int64_t now);
 
   // dynamic.cpp
+ public:
+  /// Ends the connection of an initiator with its present target.
+  void leave(QueuePair& qp);
+
+ private:
   bool check_vector(QueuePair& qp, Operation& op);
   bool turn_to_target(QueuePair& qp, Operation& op);
 

@@ -186,6 +186,10 @@ bool Responder::on_request(const Packet& request, const std::uint8_t* payload, s
     on_datagram(request, payload);
     return true;
   }
+  if (request.kind == PacketKind::kLeave) {
+    on_leave(request);
+    return true;
+  }
   Ring* ring = replies_to(request);
   if (ring == nullptr) return true;  // from nowhere
   // A held write and this one may both answer.
@@ -205,6 +209,7 @@ bool Responder::on_request(const Packet& request, const std::uint8_t* payload, s
   if (request.inject == kNoRoom) return not_ready(request, Condition::kReceiver);
   if (request.inject == kPeerError) {
     qp->state = QpState::kError;
+    if (qp->target != nullptr) context_.wake(*qp);
     return not_ready(request, Condition::kSilence);
   }
   if (request.inject != 0) {

@@ -77,6 +77,7 @@ class Responder {
 
   // dynamic.cpp
   QueuePair* accept(const Packet& request);
+  void on_leave(const Packet& request);
 
   // unreliable.cpp
   void on_unreliable(QueuePair& qp, const Packet& request, const std::uint8_t* payload);

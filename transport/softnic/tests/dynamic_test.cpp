@@ -291,4 +291,58 @@ TEST_CASE("messages_to_targets_come_out_of_their_shared_queue") {
   star.engine.destroy_receives(shared);
 }
 
+TEST_CASE("an_initiator_is_connected_to_one_target_at_a_time_and_to_none_after_its_end") {
+  constexpr std::size_t kTargets = 40;
+  Star star(kTargets);
+  for (std::size_t i = 0; i < kTargets; ++i) {
+    star.aim(i);
+    REQUIRE_FALSE(star.write(8 * i).error());
+  }
+  const auto connected = [&] {
+    std::size_t all = 0;
+    for (const std::uint32_t number : star.ends.numbers) all += star.engine.connections(number);
+    return all;
+  };
+  CHECK(eventually([&] { return connected() == 1; }));
+  CHECK(star.engine.connections(star.ends.numbers.back()) == 1);
+  if (GENERATE(true, false)) {
+    star.queue->reset();
+  } else {
+    star.queue->destroy_qp();
+  }
+  CHECK(eventually([&] { return connected() == 0; }));
+}
+
+TEST_CASE("a_buffer_that_was_taken_for_a_message_without_an_end_comes_back_with_an_error") {
+  // The first half of a message arrives, the rest is lost at first, and its initiator is reset.
+  Star star(0, {.adversary = "drop=1"});
+  constexpr std::uint32_t kBytes = 1 << 19;
+  alignas(64) static std::uint8_t entries[64];
+  alignas(64) static std::uint32_t record[2];
+  Bytes entry(16);
+  Queue::data(entry, star.source.address(kBytes), kBytes, star.source.key());
+  std::copy(entry.begin(), entry.end(), entries);
+  record[0] = __builtin_bswap32(1);
+  const std::uint32_t shared =
+      star.engine.create_receives({.pd = star.pd,
+                                   .entries = entries,
+                                   .log_entries = 1,
+                                   .log_entry_bytes = 5,
+                                   .record = record,
+                                   .order = soft::ReceiveOrder::kLinkedRing});
+  {
+    Targets there(star.engine, star.pd, 1, {.receives = shared, .min_rnr_timer = 1});
+    std::memset(star.source.data(), 0x5a, kBytes);
+    star.queue->set_vector(vector_of({.target = there.numbers[0]}));
+    star.queue->send(star.near(0, kBytes));
+    star.queue->ring();
+    const auto* first = star.source.as<std::uint8_t>(kBytes);
+    REQUIRE(eventually([&] { return __atomic_load_n(first, __ATOMIC_ACQUIRE) == 0x5a; }));
+    star.queue->reset();
+    // It may have been complete by then.
+    CHECK(eventually([&] { return there.opcode(0) == 14 || there.opcode(0) == 2; }));
+  }
+  star.engine.destroy_receives(shared);
+}
+
 }  // namespace gshmem::test
