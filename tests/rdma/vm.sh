@@ -2,8 +2,8 @@
 # vm.sh FOLDER JOB SECONDS: boots a virtual machine with a kernel of Debian, runs JOB/run.sh in it as root and exits
 # with its status; exits with 77 and a reason if that is not possible. The machine sees the files of this one (9p,
 # read-only below a tmpfs), so that every program built here runs there, and JOB at /run/job, writable. It has the
-# modules of Soft-RoCE and no network besides the one that the job makes. It is emulated (TCG), because KVM is not
-# everywhere. FOLDER keeps the kernel for the next run. After SECONDS the machine is switched off: status 124.
+# modules of Soft-RoCE and no network besides the one that the job makes. It is emulated (TCG): nested KVM may
+# begin and then hang. FOLDER keeps the kernel for the next run. After SECONDS the machine is switched off: status 124.
 set -u
 folder=$(mkdir -p "$1" && cd "$1" && pwd)
 job=$(cd "$2" && pwd)
@@ -100,12 +100,15 @@ build_image() {
   rm -rf unpacked initramfs
 }
 
-# This script creates it.
+# This script creates it, once for all tests that begin together.
 stamp=$(cksum < "${BASH_SOURCE[0]}")
+exec 7> "$folder/lock"
+flock 7
 if [ "$(cat "$folder/stamp" 2> /dev/null)" != "$stamp" ]; then
   (build_image) || exit $?
   echo "$stamp" > "$folder/stamp"
 fi
+exec 7>&-
 
 rm -f "$job/status"
 timeout -k 5 "$seconds" qemu-system-x86_64 -machine q35 -accel tcg,thread=multi -cpu max -smp 2 -m 1G \
