@@ -135,7 +135,7 @@ def api_page(build):
            "  stream as its last argument. `gshmem_ctx_…` has a context first, `gshmemx_qp_…` a queue handle last.",
            "- Names `gshmemx_` are extensions. A build has every prototype in `gshmem/functions.h`.", ""]
     toc, body, used = [], [], set()
-    for table in ("functions.def", "blocks.def", "regions.def"):
+    for table in ("functions.def", "lists.def", "blocks.def", "regions.def"):
         for names, description in list(families(read(os.path.join(HEADERS, table)))):
             if description is None:
                 title = re.sub(r": (sections? [\d.]+)(.*)", "", names)

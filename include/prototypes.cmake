@@ -76,6 +76,7 @@ function(gshmem_write_prototypes table row mark introduction)
   set(header ${PROJECT_BINARY_DIR}/include/gshmem/${table}.h)
   set(inputs ${source} ${CMAKE_CURRENT_SOURCE_DIR}/gshmem/functions.def ${CMAKE_CURRENT_SOURCE_DIR}/gshmem/blocks.def
     ${CMAKE_CURRENT_SOURCE_DIR}/gshmem/complex.def ${CMAKE_CURRENT_SOURCE_DIR}/gshmem/long_double.def ${CMAKE_CURRENT_SOURCE_DIR}/gshmem/regions.def
+    ${CMAKE_CURRENT_SOURCE_DIR}/gshmem/lists.def
     ${CMAKE_CURRENT_SOURCE_DIR}/gshmem/types.def
     ${CMAKE_CURRENT_FUNCTION_LIST_FILE})
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${inputs})
@@ -98,6 +99,7 @@ function(gshmem_write_prototypes table row mark introduction)
   gshmem_read_descriptions(${CMAKE_CURRENT_SOURCE_DIR}/gshmem/functions.def)
   gshmem_read_descriptions(${CMAKE_CURRENT_SOURCE_DIR}/gshmem/blocks.def)
   gshmem_read_descriptions(${CMAKE_CURRENT_SOURCE_DIR}/gshmem/regions.def)
+  gshmem_read_descriptions(${CMAKE_CURRENT_SOURCE_DIR}/gshmem/lists.def)
 
   gshmem_expand_rows(rows ${table} "#define ${row}")
   set(text)

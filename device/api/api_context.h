@@ -4,6 +4,7 @@
 #pragma once
 
 #include "api.h"
+#include "api_pieces.h"
 #include "../pe/context.h"
 #include "lock.h"
 #include "../pe/call_hints.h"

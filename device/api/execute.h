@@ -8,6 +8,7 @@
 #include "../collective/collective.h"
 #include "../core/call_record.h"
 #include "../ops/order.h"
+#include "../ops/pieces.h"
 #include "../ops/rma.h"
 #include "../ops/signal.h"
 #include "../ops/sync.h"
@@ -235,6 +236,22 @@ GSHMEM_OUTLINE void execute_put_signal(Coop coop, const State& state, const Call
   put_signal_as(coop, state, call.dest, call.source, call.bytes, signal_of(call), call.pe,
                 call.waits ? nic::Reuse::kOnReturn : nic::Reuse::kAtQuiet);
 }
+template <class Coop>
+GSHMEM_OUTLINE void execute_list(Coop coop, const State& state, const char* name,
+                                 const Call& call) {
+  const ListCall list{&state,
+                      name,
+                      static_cast<const Piece*>(call.source),
+                      call.bytes,
+                      call.pe,
+                      call.kind == CallKind::kPutv,
+                      call.waits != 0,
+                      call.signal != nullptr,
+                      call.op,
+                      call.signal,
+                      call.operand};
+  (void)move_list(coop, list);
+}
 template <class W, class Coop>
 GSHMEM_OUTLINE void execute_strided(Coop coop, const State& state, const Call& call) {
   const Strides strides{call.dst_stride, call.src_stride, call.bytes / sizeof(W)};
@@ -308,6 +325,10 @@ GSHMEM_FN std::uint64_t execute(Coop coop, const State& state, const char* name,
     case CallKind::kIget:
     case CallKind::kCopy:
       execute_transfer(coop, state, call);
+      return 0;
+    case CallKind::kPutv:
+    case CallKind::kGetv:
+      execute_list(coop, state, name, call);
       return 0;
     case CallKind::kQuiet:
       quiet(coop, call.context ? *call.context : state);

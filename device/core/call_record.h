@@ -41,6 +41,9 @@ enum class CallKind : std::uint32_t {
   kG,              ///< source, width, pe; returns the element, zero-extended
   kIput,           ///< dest, source, strides, width, bytes of all elements, pe
   kIget,           ///< as kIput
+  kPutv,           ///< source: a list, bytes: the number of its pieces, pe, blocks; then kSignal,
+                   ///< if `signal` is not null
+  kGetv,           ///< as kPutv
   kAmo,            ///< dest, width, op, operand, cond, pe; returns the old value
   kSignal,         ///< signal, op, operand, pe
   kQuiet,          ///< context
@@ -88,6 +91,7 @@ struct Call {
   /// For transfers: when the call returns, the source may be reused, or the data has arrived here.
   std::uint32_t waits = 1;
   std::int32_t team = 0, cmp = 0;
+  std::int32_t blocks = 0;  ///< for lists in a stream: those that move the bytes; 0 = copy engine
 
   explicit Call(CallKind which, const char* api_name, int to_pe = -1)
       : kind(which), pe(to_pe), name(api_name) {}
@@ -130,6 +134,8 @@ inline bool is_collective(CallKind kind) {
 /// Executes call records for host threads. Failures are recorded as faults, not thrown.
 class HostOps {
  public:
+  /// Can host threads read this memory? False for memory of a GPU.
+  [[nodiscard]] virtual bool reads(const void* memory) = 0;
   /// Executes the call after all earlier ones of this object, except collectives of other threads.
   /// Returns its result, or 0. A transfer that does not wait has only been started. `dest` and
   /// `source` may be host or GPU memory. A barrier and a sync first complete all earlier calls;

@@ -90,6 +90,8 @@ class HostChecks {
   virtual bool is_one_allocation(const abi::DeviceState& state, const char* call,
                                  const char* argument, const void* p,
                                  std::size_t bytes) noexcept = 0;
+  /// Are allocations looked at (GSHMEM_CHECK)? Otherwise is_one_allocation() is always true.
+  virtual bool looks_at_allocations() const noexcept = 0;
 
  protected:
   ~HostChecks() = default;

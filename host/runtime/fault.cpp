@@ -19,13 +19,18 @@ std::string bad_argument(const abi::FaultRecord& f) {
   const auto value = static_cast<unsigned long>(f.value),
              limit = static_cast<unsigned long>(f.limit);
   const auto number = static_cast<long>(f.value);
-  const std::string start = strprintf("%s: argument %s", f.call, f.argument);
+  std::string start = strprintf("%s: argument %s", f.call, f.argument);
+  const std::string_view name = f.argument;
+  if (name.substr(0, 2) == "[]")  // a member of a piece
+    start = strprintf("%s: argument pieces[%u]%s", f.call, f.wqe_index, f.argument + 2);
   const char* is = start.c_str();
   switch (f.rule) {
     case abi::Rule::kPe:
       return strprintf("%s = %ld is out of range [0, %lu)", is, number, limit);
     case abi::Rule::kOverflow:
-      return strprintf("%s = %lu is too large, the size in bytes overflows", is, value);
+      return strprintf(
+          "%s = %lu is too large, the size in bytes overflows%s", is, value,
+          number < 0 ? strprintf(" (is it the negative number %ld?)", number).c_str() : "");
     case abi::Rule::kSymmetric:
       return strprintf(
           "%s = 0x%lx (%lu bytes) is not in the symmetric heap, of which gshmem_malloc gives "
@@ -76,6 +81,11 @@ std::string bad_argument(const abi::FaultRecord& f) {
     case abi::Rule::kSameBytes:
       return strprintf("%s is of %lu bytes, and of %lu on PE %d: all members bring as many", is,
                        value, limit, f.pe);
+    case abi::Rule::kOfHost:
+      return strprintf(
+          "%s = 0x%lx is GPU memory, which host threads cannot read; pass the list in host memory, "
+          "or call the function in a kernel",
+          is, value);
     case abi::Rule::kOnePe:
       return strprintf(
           "%s: two PEs of this process share this GPU, so a plain kernel cannot know its PE; use "

@@ -22,6 +22,7 @@ class HostChecks final : public device::HostChecks {
   void report_no_team(const char* call, const char* argument) noexcept override;
   bool is_one_allocation(const abi::DeviceState& state, const char* call, const char* argument,
                          const void* p, std::size_t bytes) noexcept override;
+  bool looks_at_allocations() const noexcept override { return allocations_; }
 
  private:
   Pe& pe_;

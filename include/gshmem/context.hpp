@@ -10,6 +10,7 @@
 #include "gshmem.h"
 
 #include <gshmem/device/api/api.h>
+#include <gshmem/device/api/api_pieces.h>
 #include <gshmem/device/pe/context.h>
 #include <gshmem/device/pe/call_hints.h>
 
@@ -92,6 +93,29 @@ class Context {
   GSHMEM_FN T g(const T* source, int pe) const {
     return api::g(caller("g"), source, pe);
   }
+
+  // Lists of pieces: gshmem's own
+#define GSHMEM_CONTEXT_LIST(NAME)                                                                  \
+  template <Group G>                                                                               \
+  GSHMEM_FN void NAME(G group, const gshmemx_piece_t* pieces, std::size_t npieces, int pe) const { \
+    api::NAME(caller(#NAME), group, {pieces, npieces}, pe);                                        \
+  }
+#define GSHMEM_CONTEXT_LIST_SIGNAL(NAME)                                                          \
+  template <Group G>                                                                              \
+  GSHMEM_FN void NAME(G group, const gshmemx_piece_t* pieces, std::size_t npieces, Signal signal, \
+                      int pe) const {                                                             \
+    api::NAME(caller(#NAME), group, {pieces, npieces}, {signal.address, signal.value, signal.op}, \
+              pe);                                                                                \
+  }
+  GSHMEM_CONTEXT_LIST(putv)
+  GSHMEM_CONTEXT_LIST(putv_nbi)
+  GSHMEM_CONTEXT_LIST(getv)
+  GSHMEM_CONTEXT_LIST(getv_nbi)
+  GSHMEM_CONTEXT_LIST_SIGNAL(putv_signal)
+  GSHMEM_CONTEXT_LIST_SIGNAL(putv_signal_nbi)
+  GSHMEM_CONTEXT_LIST_SIGNAL(getv_signal)
+#undef GSHMEM_CONTEXT_LIST
+#undef GSHMEM_CONTEXT_LIST_SIGNAL
 
   // Signals: section 9.8
   template <Group G, Element T>

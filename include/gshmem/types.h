@@ -82,6 +82,13 @@ typedef struct gshmem_ctx_session_config {
 /// also a context: every gshmem_ctx_ function accepts it.
 typedef int32_t gshmemx_qp_handle_t;
 
+/// A piece of a list (gshmemx_putv, gshmemx_getv): `bytes` bytes from `source` to `dest`.
+typedef struct gshmemx_piece {
+  void* dest;
+  const void* source;
+  size_t bytes;
+} gshmemx_piece_t;
+
 /// A region of calls, and its attributes: gshmemx_region_start and _start_block. As in NVSHMEM.
 typedef uint64_t gshmemx_region_handle_t;
 typedef struct gshmemx_region_attrs {

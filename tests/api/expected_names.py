@@ -126,6 +126,11 @@ def own_collectives():
         "collectmem", "alltoallsmem"]
 
 
+def lists():
+    """Returns gshmem's own calls for lists of pieces, for the calling thread."""
+    return "putv putv_nbi getv getv_nbi putv_signal putv_signal_nbi getv_signal".split()
+
+
 def on_contexts():
     """Returns (thread names, warp and block names) of calls with a context. OpenSHMEM has them for threads."""
     rma_thread, rma_groups = rma()
@@ -134,6 +139,8 @@ def on_contexts():
     thread = rma_thread + signal_thread + atomics() + half + atomics_nbi() + HALF_NBI + ["fence", "quiet"]
     groups = rma_groups + signal_groups + ["signal_op"] + floats
     thread += ["signal_set", "signal_add", "pe_quiet"] + ibputs(RMA)
+    list_thread, list_groups = scoped(lists())
+    groups += list_thread + list_groups
     return [f"ctx_{n}" for n in thread], [f"ctx_{n}" for n in groups]
 
 
@@ -157,7 +164,7 @@ def on_streams(p):
     names_ += "signal_op signal_wait_until quiet flush barrier_all sync_all barrier team_sync".split()
     names_ += collectives()
     if p == "gshmem":
-        names_ += own_collectives() + ["double2_maxloc_reduce"]
+        names_ += own_collectives() + ["double2_maxloc_reduce"] + lists()
     return [f"{n}_on_stream" for n in names_]
 
 
@@ -183,6 +190,8 @@ def device_names(p):
     if p == "gshmem":  # NVSHMEM has no contexts
         own_thread, own_groups = scoped(own_collectives())
         ext += ["double2_maxloc_reduce", "double2_maxloc_reduce_warp"]
+        list_thread, list_groups = scoped(lists())
+        ext += list_thread + list_groups
         std += atomics_nbi() + HALF_NBI + own_thread + ibputs(RMA)
         std += ("pe_accessible addr_accessible team_ptr signal_set signal_add pe_quiet set_lock clear_lock "
                 "test_lock").split()

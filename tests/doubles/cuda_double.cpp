@@ -254,6 +254,9 @@ CUresult attribute(void* value, CUpointer_attribute which, CUdeviceptr address) 
 }
 
 CUresult init(unsigned) { return CUDA_SUCCESS; }
+CUresult driver_version(int* version) {
+  return *version = std::getenv("CUDA_DOUBLE_OLD") ? 12000 : 13000, CUDA_SUCCESS;
+}
 CUresult device_get(CUdevice* device, int number) { return *device = number, CUDA_SUCCESS; }
 CUresult retain(CUcontext* context, CUdevice device) {
   *context = reinterpret_cast<CUcontext>(&all_contexts[device]);
@@ -378,6 +381,7 @@ void* address_of(F* function) {
 void* find(const std::string& name) {
   static const std::map<std::string, void*> functions{
       {"cuInit", address_of(init)},
+      {"cuDriverGetVersion", address_of(driver_version)},
       {"cuDeviceGet", address_of(device_get)},
       {"cuDevicePrimaryCtxRetain", address_of(retain)},
       {"cuDevicePrimaryCtxRelease", address_of(release)},

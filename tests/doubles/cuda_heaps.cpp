@@ -332,6 +332,16 @@ CUresult copy(CUdeviceptr to, CUdeviceptr from, std::size_t bytes, CUstream stre
   return CUDA_SUCCESS;
 }
 
+/// The streams that programs make are no legacy stream; a copy of a batch is recorded as any other.
+CUresult copy_batch(CUdeviceptr* to, CUdeviceptr* from, std::size_t* sizes, std::size_t count,
+                    void*, std::size_t* starts, std::size_t attributes, std::size_t*,
+                    CUstream stream) {
+  if (stream == nullptr || attributes != 1 || *starts != 0)
+    return violated("cuMemcpyBatchAsync with wrong arguments");
+  for (std::size_t i = 0; i < count; ++i) (void)copy(to[i], from[i], sizes[i], stream);
+  return CUDA_SUCCESS;
+}
+
 /// Allocates memory outside of heaps, which the test may access.
 CUresult allocate(CUdeviceptr* address, std::size_t bytes) {
   const std::lock_guard lock(mutex);
@@ -429,6 +439,7 @@ void* find_in_heaps(const std::string& name) {
       {"cuMemAlloc", address_of(allocate)},
       {"cuMemFree", address_of(free_memory)},
       {"cuMemsetD8Async", address_of(set_bytes)},
+      {"cuMemcpyBatchAsync", std::getenv("CUDA_DOUBLE_OLD") ? nullptr : address_of(copy_batch)},
       {"cuMemcpyAsync", address_of(copy)}};
   const auto found = functions.find(name);
   return found == functions.end() ? nullptr : found->second;

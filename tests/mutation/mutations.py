@@ -593,4 +593,7 @@ MUTATIONS = [
     mutation("lanes_leave_before_all_packets_are_stored", "collective/packets.h",
              "return coop.any(!arrived) ? fault", "return !arrived ? fault",
              LATE + "moves_hold_late_lanes", LATE_RESULT),
+    mutation("list_leaves_before_all_threads_have_moved", "ops/pieces.h",
+             "  sync_lanes(coop);\n  coop.sync();\n  if (!call.has_signal", "  if (!call.has_signal",
+             GROUP + "lists_synchronize_at_both_ends", SYNCS),
 ]

@@ -55,7 +55,14 @@ void leave_round(Pe& pe, const Stream& stream, const Place& place, gshmem_team_t
   gshmemx_signal_wait_until_on_stream(place.signal, GSHMEM_CMP_EQ, 1, s);
   gshmemx_signal_op_on_stream(place.signal, 0, GSHMEM_SIGNAL_SET, pe.me(), s);
   SPMD_EQ(pe, gshmemx_barrier_on_stream(team, s), 0);
-  gshmemx_uint64_get_on_stream(place.got, place.source, kWords, pe.previous(), s);
+  constexpr std::size_t kPart = kWords / 3;
+  gshmemx_uint64_get_on_stream(place.got, place.source, kPart, pe.previous(), s);
+  for (const int num_blocks : {0, 2}) {  // the graph keeps the list, which ends here
+    const std::size_t at = kPart + static_cast<std::size_t>(num_blocks / 2) * kPart;
+    const std::size_t words = num_blocks == 0 ? kPart : kWords - at;
+    const gshmemx_piece_t piece{place.got + at, place.source + at, words * 8};
+    gshmemx_getv_on_stream(&piece, 1, pe.previous(), num_blocks, s);
+  }
   gshmemx_quiet_on_stream(s);
   stream.run(pe, CheckRound{}, place);
   gshmemx_barrier_all_on_stream(s);

@@ -26,6 +26,7 @@ class ByRecord final : public device::HostOps {
     ambient_.ops = this;
     return answer;
   }
+  bool reads(const void*) override { return true; }
   [[nodiscard]] int made() const { return made_; }
 
  private:

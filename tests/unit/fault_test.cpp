@@ -40,7 +40,10 @@ TEST_CASE("a_bad_argument_is_reported_by_the_rule_that_it_breaks") {
   using abi::Rule;
   CHECK(text_of(Rule::kPe, -1, 4) == " = -1 is out of range [0, 4)");
   CHECK(text_of(Rule::kOverflow, -1, 0) ==
-        " = 18446744073709551615 is too large, the size in bytes overflows");
+        " = 18446744073709551615 is too large, the size in bytes overflows (is it the negative "
+        "number -1?)");
+  CHECK(text_of(Rule::kOverflow, INT64_MAX, 0) ==
+        " = 9223372036854775807 is too large, the size in bytes overflows");
   CHECK(text_of(Rule::kSymmetric, 255, 8) ==
         " = 0xff (8 bytes) is not in the symmetric heap, of which gshmem_malloc gives memory");
   CHECK(text_of(Rule::kNotNull, 0, 8) == " = 0x0 is null, where 8 bytes are needed");
@@ -67,7 +70,21 @@ TEST_CASE("a_bad_argument_is_reported_by_the_rule_that_it_breaks") {
   CHECK(text_of(Rule::kSame, -5, 8, 3) == " = -5 differs from that of PE 3, 8");
   CHECK(text_of(Rule::kSameBytes, 5, 8, 3) ==
         " is of 5 bytes, and of 8 on PE 3: all members bring as many");
+  CHECK(text_of(Rule::kOfHost, 255, 0) ==
+        " = 0xff is GPU memory, which host threads cannot read; pass the list in host memory, or "
+        "call the function in a kernel");
   CHECK(text_of(Rule::kNone, 255, 0) == " = 0xff");
+}
+
+TEST_CASE("a_bad_piece_of_a_list_is_reported_by_its_number") {
+  abi::FaultRecord fault =
+      fault_of(GSHMEMX_ERROR_INVALID_VALUE, "gshmemx_putv_signal_nbi", "[].source");
+  fault.rule = abi::Rule::kNotNull;
+  fault.wqe_index = 4'000'000'000;
+  fault.limit = 8;
+  CHECK(fault_message(fault) ==
+        "gshmemx_putv_signal_nbi: argument pieces[4000000000].source = 0x0 is null, where 8 bytes "
+        "are needed");
 }
 
 TEST_CASE("a_wait_that_timed_out_names_the_awaited_pe_and_the_time") {

@@ -3,6 +3,7 @@
 #include "tests/unit/queue_rig.h"
 #include "tests/unit/no_launch.h"
 
+#include <gshmem/device/api/api_pieces.h>
 #include <gshmem/device/api/api_tile.h>
 
 #include <catch2/catch.hpp>
@@ -126,6 +127,22 @@ TEST_CASE("put_signal_nbi_synchronizes_at_both_ends") {
   test_syncs([](Member group, QueueRig& rig) {
     put_signal_nbi(group, rig.state(), target(rig), rig.heap(), kBytes, signal(rig), 0);
   });
+}
+TEST_CASE("lists_synchronize_at_both_ends") {
+  for (const bool is_put : {true, false}) {
+    for (const bool has_signal : {true, false}) {
+      for (const bool blocking : {true, false}) {
+        if (!is_put && has_signal && !blocking) continue;  // there is no such call
+        test_syncs([=](Member group, QueueRig& rig) {
+          char* const to = target(rig);
+          const Piece pieces[] = {{to, rig.heap(), kBytes / 2},
+                                  {to + kBytes, rig.heap() + kBytes / 2, kBytes / 2}};
+          move_list(group, ListCall{&rig.state(), "test", pieces, 2, 0, is_put, blocking,
+                                    has_signal, AmoOp::kSet, signal(rig).address, 7});
+        });
+      }
+    }
+  }
 }
 TEST_CASE("iput_synchronizes_at_both_ends") {
   test_syncs([](Member group, QueueRig& rig) {

@@ -4,6 +4,7 @@
 #include <gshmem/gshmem.h>
 
 #include <gshmem/device/api/api.h>
+#include <gshmem/device/api/api_pieces.h>
 #include <gshmem/device/api/execute.h>
 
 #include "host/runtime/gpu/gpu.h"
@@ -33,6 +34,7 @@ class InStream final : public device::HostOps {
     ambient_.ops = this;
     return answer;
   }
+  bool reads(const void* memory) override { return !usual_ || usual_->reads(memory); }
 
  private:
   [[maybe_unused]] static bool completes(device::CallKind kind) {

@@ -34,9 +34,11 @@ CudaHostOps::CudaHostOps(const CudaDriver& cuda, CUcontext context)
   // This is done now and not at first use: loading a module can wait for running kernels.
   load_service();
   load_collectives();
+  load_list_kernel();
 }
 
 CudaHostOps::~CudaHostOps() {
+  if (list_module_) cuda_.cuModuleUnload(list_module_);
   if (collectives_) cuda_.cuModuleUnload(collectives_);
   if (service_) cuda_.cuModuleUnload(service_);
   if (word_) cuda_.cuMemFreeHost(word_);
@@ -91,6 +93,10 @@ std::uint64_t CudaHostOps::run(const Call& call) {
       break;
     case CallKind::kPutSignal:
       put_signal(call);
+      return 0;
+    case CallKind::kPutv:
+    case CallKind::kGetv:
+      run_list(call);
       return 0;
     case CallKind::kCopy:
       copy(call.dest, call.source, call.bytes);

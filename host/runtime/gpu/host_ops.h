@@ -17,6 +17,7 @@
 #include <atomic>
 #include <functional>
 #include <mutex>
+#include <vector>
 
 namespace gshmem {
 
@@ -40,6 +41,7 @@ class CudaHostOps final : public device::HostOps {
   /// Sets GDRCopy's mapping of the heap for the CPU; null = not mapped.
   void set_heap_mapping(const GpuMapping* mapping) { mapping_ = mapping; }
 
+  bool reads(const void* memory) override;
   std::uint64_t run(const device::Call& call) override;
   /// Queues the call in `stream`, a stream of this GPU, and waits only for the result of kG. The
   /// service kernel or a copy executes it after earlier work of the stream; a graph that is being
@@ -66,6 +68,15 @@ class CudaHostOps final : public device::HostOps {
   void put_strided(const device::Call& call);
   void get_strided(const device::Call& call);
   void put_signal(const device::Call& call);
+  void run_list(const device::Call& call);
+  void leave_list(CUstream stream, const device::Call& call);
+  void copy_list(CUstream stream, const device::Call& call);
+  [[nodiscard]] bool copy_batch(CUstream stream, std::vector<CUdeviceptr>& to,
+                                std::vector<CUdeviceptr>& from, std::vector<std::size_t>& sizes);
+  template <class IsWanted>
+  void launch_list(CUstream stream, const device::Call& call, const IsWanted& is_wanted);
+  [[nodiscard]] bool is_named(const void* memory, std::size_t bytes) const;
+  [[nodiscard]] bool require_list_reached(const device::Call& call) const;
   /// Completes everything that was started, and what kernels have posted to the queues of the
   /// context.
   void complete(const abi::DeviceState* context = nullptr);
@@ -103,6 +114,7 @@ class CudaHostOps final : public device::HostOps {
   void guarded(const std::function<void()>& work);
   void load_service();
   void load_collectives();
+  void load_list_kernel();
   [[nodiscard]] CUfunction grid_kernel(const device::Call& call) const;
   void launch_grid(CUstream stream, CUfunction kernel, GridRequest& request, std::uint64_t blocks,
                    std::uint64_t threads);
@@ -117,6 +129,9 @@ class CudaHostOps final : public device::HostOps {
   CUmodule service_ = nullptr;
   CUfunction kernel_ = nullptr;
   CUmodule collectives_ = nullptr;
+  CUmodule list_module_ = nullptr;
+  CUfunction list_kernel_ = nullptr;
+  bool has_list_kernel_ = false;
   CUfunction move_kernel_ = nullptr, sync_kernel_ = nullptr;
   CUfunction reduce_kernels_[device::kReduceOps][device::kElementTypes] = {};
   unsigned most_blocks_ = 1;

@@ -13,4 +13,5 @@
       "\n"                         \
       ".previous\n")
 GSHMEM_IMAGE("gshmem_service_image", GSHMEM_FATBINS "/service.fatbin");
+GSHMEM_IMAGE("gshmem_list_kernel_image", GSHMEM_FATBINS "/list_kernel.fatbin");
 GSHMEM_IMAGE("gshmem_grid_kernels_image", GSHMEM_FATBINS "/grid_kernels.fatbin");

@@ -127,6 +127,10 @@ std::uint64_t CudaHostOps::leave(CUstream stream, const Call& call) {
     leave_transfer(stream, call);
     return 0;
   }
+  if (call.kind == CallKind::kPutv || call.kind == CallKind::kGetv) {
+    leave_list(stream, call);
+    return 0;
+  }
   if (call.kind == CallKind::kIput) require_reached(call, "source", call.source);
   if (call.kind == CallKind::kIget) require_reached(call, "dest", call.dest);
   require_reached(call, "status", call.status);

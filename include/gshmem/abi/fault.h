@@ -35,7 +35,8 @@ enum class Rule : std::uint32_t {
   kSameCall,   ///< PE `pe`, a member of the team, makes another call
   kSame,       ///< PE `pe` has limit
   kSameBytes,  ///< as kSame, for each member
-  kOnePe       ///< not a plain kernel on a GPU that two PEs of a process share
+  kOnePe,      ///< not a plain kernel on a GPU that two PEs of a process share
+  kOfHost      ///< memory that host threads can read
 };
 
 struct FaultRecord {
@@ -47,12 +48,13 @@ struct FaultRecord {
       value;  ///< the offending value, nanoseconds waited, or bytes 52 to 54 of a completion
   std::uint64_t limit;      ///< what it was checked against
   std::uint32_t queue;      ///< network path: queue number
-  std::uint32_t wqe_index;  ///< network path: index of the entry that failed
+  std::uint32_t wqe_index;  ///< network path: index of the entry that failed; of a list: the piece
   std::uint32_t opcode;     ///< network path: its opcode
   std::uint32_t syndrome;   ///< network path: error syndrome of the completion
   char call[56];            ///< API call, NUL-terminated
-  char argument[12];        ///< argument name, or what was waited for, NUL-terminated
-  Rule rule;                ///< the rule that `argument` violates
+  /// Name of the argument, or what was waited for, NUL-terminated. "[].dest" is that of a piece.
+  char argument[12];
+  Rule rule;  ///< the rule that `argument` violates
 };
 static_assert(sizeof(FaultRecord) == 120 && offsetof(FaultRecord, call) == 48);
 

@@ -213,7 +213,7 @@ int job(int) {
   char *old_symmetric = nullptr, *old_local = nullptr;
   cudaMallocHost(&old_symmetric, Ground::kBytes);
   cudaMallocHost(&old_local, Ground::kBytes);
-  Ground::fill(old_symmetric, old_local);
+  Ground::fill(old_symmetric, old_local, memory.symmetric, memory.local);
   memory.old_symmetric = old_symmetric;
   memory.old_local = old_local;
   cudaMemcpy(memory.symmetric, old_symmetric, Ground::kBytes, cudaMemcpyDefault);

@@ -91,6 +91,9 @@ enum class Kind {
   kSmem,
   kSmemBytes,
   kAmount,
+  kPieces,
+  kPiecesCount,
+  kBlocksCount,
   kAnswered,  ///< null is reported as GSHMEMX_ERROR_INVALID_VALUE, without a fault
   kAsked,     ///< for a call that tests its arguments
 };
@@ -112,6 +115,9 @@ Kind kind_of(const Function& function, const std::string& name) {
                                                    {"bsize", Kind::kBlock},
                                                    {"target_pes", Kind::kPes},
                                                    {"npes", Kind::kPesCount},
+                                                   {"pieces", Kind::kPieces},
+                                                   {"npieces", Kind::kPiecesCount},
+                                                   {"num_blocks", Kind::kBlocksCount},
                                                    {"lock", Kind::kWords},
                                                    {"dst", Kind::kStride},
                                                    {"sst", Kind::kStride},
@@ -200,7 +206,7 @@ class Maker {
 
   std::vector<Case> make() {
     cases_.push_back({index_, good_, "", ""});
-    if (has(Kind::kCount)) make_empty();
+    if (has(Kind::kCount) || has(Kind::kPiecesCount)) make_empty();
     for (std::size_t i = 0; i < names_.size(); ++i) make_wrong(i);
     return cases_;
   }
@@ -234,7 +240,10 @@ class Maker {
         return GSHMEM_CTX_DEFAULT;
       case Kind::kSmemBytes:
         return Ground::kBytes;
+      case Kind::kPieces:
+        return raw_of(ground_.list(puts_list() ? Ground::kPut : Ground::kGet));
       case Kind::kCount:
+      case Kind::kPiecesCount:
         return 2;
       case Kind::kPes:
         return raw_of(ground_.local + Ground::kValues);  // zeros
@@ -255,11 +264,13 @@ class Maker {
       case Kind::kCmp:
       case Kind::kTeam:
       case Kind::kAmount:
+      case Kind::kBlocksCount:
       case Kind::kNull:
         break;
     }
     return 0;
   }
+  [[nodiscard]] bool puts_list() const { return implementation(function_).rfind("putv", 0) == 0; }
 
   /// No memory is accessed, but the PE is checked.
   void make_empty() {
@@ -267,8 +278,10 @@ class Maker {
     for (std::size_t i = 0; i < names_.size(); ++i) {
       const Kind kind = kinds_[i];
       const bool memory = kind == Kind::kSymmetric || kind == Kind::kLocal ||
-                          kind == Kind::kWords || kind == Kind::kLocalWords;
-      if (memory || kind == Kind::kCount || kind == Kind::kStride) empty.raw[i] = 0;
+                          kind == Kind::kWords || kind == Kind::kLocalWords ||
+                          kind == Kind::kPieces;
+      if (memory || kind == Kind::kCount || kind == Kind::kPiecesCount || kind == Kind::kStride)
+        empty.raw[i] = 0;
     }
     cases_.push_back(empty);
     for (std::size_t i = 0; i < names_.size(); ++i) {
@@ -291,6 +304,10 @@ class Maker {
   }
   void wrong_address(std::size_t i, const void* p) {
     wrong(i, raw_of(p), names_[i], address(raw_of(p)));
+  }
+  void wrong_list(std::size_t i, Ground::List list, const std::string& argument,
+                  const std::string& value) {
+    wrong(i, raw_of(ground_.list(list)), argument, value);
   }
   void not_symmetric(std::size_t i, std::size_t elements) {
     for (const void* p :
@@ -330,6 +347,7 @@ class Maker {
       case Kind::kSignal:
         for (std::size_t k = 0; k < names_.size(); ++k)
           if (names_[k] == "dest") wrong_address(i, reinterpret_cast<const void*>(good_[k]));
+        if (has(Kind::kPieces) && puts_list()) wrong_address(i, ground_.symmetric);
         wrong_address(i, reinterpret_cast<const char*>(good_[i]) + 1);
         wrong_address(i, reinterpret_cast<const char*>(good_[i]) + 4);
         wrong_address(i, ground_.heap_end);
@@ -398,6 +416,24 @@ class Maker {
         break;
       case Kind::kTeam:
         wrong_numbers(i, {GSHMEM_TEAM_INVALID - 1, abi::kNvshmemTeams, INT_MAX});
+        break;
+      case Kind::kPieces:
+        wrong_address(i, nullptr);
+        wrong_address(i, reinterpret_cast<const char*>(good_[i]) + 4);
+        wrong_list(i, puts_list() ? Ground::kPutWrongDest : Ground::kGetWrongSource,
+                   puts_list() ? "pieces[1].dest" : "pieces[1].source",
+                   address(raw_of(ground_.local)));
+        wrong_list(i, puts_list() ? Ground::kPutNoSource : Ground::kGetNoDest,
+                   puts_list() ? "pieces[1].source" : "pieces[1].dest", address(0));
+        wrong_list(i, Ground::kTooLarge, "pieces[1].bytes", std::to_string(SIZE_MAX) + " ");
+        break;
+      case Kind::kPiecesCount:
+        for (const std::size_t n :
+             {SIZE_MAX, std::size_t{PTRDIFF_MAX} / sizeof(gshmemx_piece_t) + 1})
+          wrong(i, n, names_[i], std::to_string(n) + " ");
+        break;
+      case Kind::kBlocksCount:
+        wrong_numbers(i, {-1, INT_MIN});
         break;
       case Kind::kSmem:
         wrong_address(i, nullptr);

@@ -49,16 +49,32 @@ struct Ground {
   static constexpr std::size_t kSignal = 2048;                   // in the symmetric part
   static constexpr std::size_t kFetch = 1024, kIndices = 2048;   // in the local part
   static constexpr std::size_t kHandles = 3072, kValues = 3584;  // in the local part
+  static constexpr std::size_t kLists = 1280;                    // in the local part
+  /// Lists of two pieces in the local part. The second piece of those after the first two is wrong.
+  enum List { kPut, kGet, kPutWrongDest, kGetWrongSource, kPutNoSource, kGetNoDest, kTooLarge };
   char *symmetric, *local;
   char *heap, *heap_end;  ///< the PE's heap, with the library's part
 
-  /// The symmetric part is zeros. The local part has only the values to compare with.
-  static void fill(char* symmetric_part, char* local_part) {
+  /// Fills parts that are at these addresses, or will be. The symmetric part is zeros. The local
+  /// part has only the values to compare with.
+  static void fill(char* symmetric_part, char* local_part, char* symmetric_at, char* local_at) {
     std::memset(symmetric_part, 0, kBytes);
     std::memset(local_part, 0x55, kBytes);
     std::memset(local_part + kValues, 0, kBytes - kValues);
     const gshmemx_qp_handle_t handles[] = {GSHMEMX_QP_DEFAULT, 77};  // the second is not open
     std::memcpy(local_part + kHandles, handles, sizeof(handles));
+    const gshmemx_piece_t none{nullptr, nullptr, 0};
+    const gshmemx_piece_t lists[][2] = {{none, {symmetric_at, local_at, 4}},
+                                        {none, {local_at, symmetric_at, 4}},
+                                        {none, {local_at, local_at, 4}},
+                                        {none, {local_at, local_at, 4}},
+                                        {none, {symmetric_at, nullptr, 4}},
+                                        {none, {nullptr, symmetric_at, 4}},
+                                        {none, {symmetric_at, symmetric_at, SIZE_MAX}}};
+    std::memcpy(local_part + kLists, lists, sizeof(lists));
+  }
+  [[nodiscard]] const void* list(List which) const {
+    return local + kLists + static_cast<std::size_t>(which) * 2 * sizeof(gshmemx_piece_t);
   }
 };
 

@@ -38,6 +38,15 @@ std::atomic<void*> nowhere{nullptr};  // the compiler warns about a constant
 
 }  // namespace
 
+TEST_CASE("bad_list_is_a_fault_that_names_the_piece_and_a_way_out") {
+  expect(GSHMEMX_ERROR_INVALID_VALUE, {"gshmemx_putv: argument pieces[1].dest = ", "gshmem_malloc"},
+         [](std::uint64_t* words) {
+           const gshmemx_piece_t list[] = {{words, words + 1, 8}, {&words, words, 8}};
+           gshmemx_putv(list, 2, 1);
+         });
+  expect(GSHMEMX_ERROR_INVALID_VALUE, {"argument npieces = ", "negative number -1"},
+         [](std::uint64_t*) { gshmemx_getv(nullptr, SIZE_MAX, 1); });
+}
 TEST_CASE("a_pe_outside_of_the_team_of_a_context_is_a_fault") {
   const auto by_team = [](const std::function<void(gshmem_team_t, gshmem_ctx_t)>& misuse) {
     gshmem_team_t team = GSHMEM_TEAM_INVALID;

@@ -49,8 +49,8 @@ class Caller {
     gshmemi_ambient()->state = &state_;
     symmetric_ = static_cast<char*>(gshmem_align(Ground::kBytes, Ground::kBytes));
     ground_ = {symmetric_, local_, state_.heap, state_.heap + state_.heap_bytes};
-    Ground::fill(symmetric_, local_);
-    Ground::fill(old_symmetric_, old_local_);
+    Ground::fill(symmetric_, local_, symmetric_, local_);
+    Ground::fill(old_symmetric_, old_local_, symmetric_, local_);
   }
   ~Caller() { gshmemi_ambient()->state = pe_state_; }
 
@@ -68,7 +68,7 @@ class Caller {
       complaint = one.text() + ": the call had an effect";
     ++made_;
     if (!complaint.empty() && ++wrong_ <= 40) std::puts(complaint.c_str());
-    Ground::fill(symmetric_, local_);
+    Ground::fill(symmetric_, local_, symmetric_, local_);
   }
 
   [[nodiscard]] int made() const { return made_; }

@@ -155,6 +155,45 @@ TEST_CASE("short_transfers_leave_one_launch_in_their_stream") {
          iput.dst_stride == 3 && iput.src_stride == 2));
 }
 
+TEST_CASE("lists_are_copies_or_launches_in_their_stream") {
+  Job job;
+  constexpr std::size_t kPiece = 4096;
+  // The first two are neighbours on both sides, the third is empty.
+  const std::vector<gshmemx_piece_t> list{{job.at(1 << 20), job.at(0), kPiece},
+                                          {job.at((1 << 20) + kPiece), job.at(kPiece), kPiece},
+                                          {nullptr, nullptr, 0},
+                                          {job.at(2 << 20), job.at(3 * kPiece), kPiece}};
+  auto* const word = job.as<std::uint64_t>((3 << 20) - 64);
+  const auto copies = job.left_by([&](gshmemx_stream_t s) {
+    gshmemx_putv_signal_on_stream(list.data(), list.size(), word, 3, GSHMEM_SIGNAL_ADD, 0, 0, s);
+  });
+  REQUIRE(copies.size() == 3);
+  CHECK((!copies[0].is_launch && copies[0].bytes == 2 * kPiece));
+  CHECK((!copies[1].is_launch && copies[1].bytes == kPiece));
+  CHECK((copies[2].is_launch && copies[2].request.call.kind == CallKind::kPutSignal &&
+         copies[2].request.call.bytes == 0 && copies[2].request.call.operand == 3));
+  const auto launches = job.left_by(
+      [&](gshmemx_stream_t s) { gshmemx_getv_nbi_on_stream(list.data(), list.size(), 0, 2, s); });
+  const device::Call get = only_launch(launches, "gshmemx_getv_nbi_on_stream");
+  CHECK((get.kind == CallKind::kGetv && get.pe == 0));
+  // In the legacy default stream, where the driver takes no batches.
+  heaps().in_streams.clear();
+  gshmemx_putv_on_stream(list.data(), list.size(), 0, 0, nullptr);
+  CHECK(heaps().in_streams.size() == 2);
+  CHECK(heaps().violations.empty());
+}
+
+TEST_CASE("list_in_gpu_memory_is_a_fault") {
+  Job job;
+  heaps().in_streams.clear();
+  gshmemx_putv_on_stream(job.as<gshmemx_piece_t>(0), 1, 0, 0, stream(kGpu));
+  CHECK(heaps().in_streams.empty());
+  gshmemx_fault_t fault;
+  CHECK(gshmemx_last_fault(&fault) == GSHMEMX_ERROR_INVALID_VALUE);
+  CHECK_THAT(fault.message, Catch::StartsWith("gshmemx_putv_on_stream: argument pieces = 0x") &&
+                                Catch::Contains("pass the list in host memory"));
+}
+
 // An earlier version reported that the stream was not of this GPU, or that the GPU did not reach
 // the memory.
 TEST_CASE("a_failed_kernel_is_reported_by_the_next_call") {
@@ -206,6 +245,11 @@ TEST_CASE("memory_that_kernels_do_not_reach_is_a_fault") {
       {"gshmemx_int_get_nbi_on_stream: argument dest = ",
        [](Job& job, int* mine, gshmemx_stream_t s) {
          gshmemx_int_get_nbi_on_stream(mine, job.as<int>(0), 4, 0, s);
+       }},
+      {"gshmemx_putv_on_stream: argument pieces[1].source = ",
+       [](Job& job, int* mine, gshmemx_stream_t s) {
+         const gshmemx_piece_t list[] = {{job.at(0), job.at(64), 16}, {job.at(16), mine, 16}};
+         gshmemx_putv_on_stream(list, 2, 0, 0, s);
        }},
       {"gshmemx_int_wait_until_all_on_stream: argument status = ",
        [](Job& job, int* mine, gshmemx_stream_t s) {

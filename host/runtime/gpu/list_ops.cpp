@@ -1,0 +1,245 @@
+// Lists of pieces of host threads and streams. Neighbours in a list that are neighbours in memory
+// on both sides become one piece. Mapped PEs are reached by the copy engine or by a kernel, as the
+// caller says; over a network the kernel posts the pieces, whose local sides must be memory that
+// the network reaches.
+#include "host/runtime/gpu/host_ops.h"
+#include "host/runtime/gpu/list_kernel.h"
+
+#include <gshmem/device/pe/p2p.h>
+
+#include <algorithm>
+#include <memory>
+#include <span>
+
+namespace gshmem {
+
+using device::Call, device::CallKind;
+using Pieces = std::span<const gshmemx_piece_t>;
+
+namespace {
+
+Pieces pieces_of(const Call& call) {
+  return {static_cast<const gshmemx_piece_t*>(call.source), call.bytes};
+}
+bool is_put(const Call& call) { return call.kind == CallKind::kPutv; }
+const void* local_of(const Call& call, const gshmemx_piece_t& piece) {
+  return is_put(call) ? piece.source : piece.dest;
+}
+
+/// Calls `work(piece)` for the pieces of the list, merged where neighbours are.
+template <class Work>
+void for_each_merged(Pieces pieces, const Work& work) {
+  gshmemx_piece_t last{};
+  for (const gshmemx_piece_t& piece : pieces) {
+    if (piece.bytes == 0) continue;
+    if (last.bytes != 0 && static_cast<char*>(last.dest) + last.bytes == piece.dest &&
+        static_cast<const char*>(last.source) + last.bytes == piece.source) {
+      last.bytes += piece.bytes;
+      continue;
+    }
+    if (last.bytes != 0) work(last);
+    last = piece;
+  }
+  if (last.bytes != 0) work(last);
+}
+
+/// The update after a list: a put of no bytes with a signal, which has the fence that orders stores
+/// of kernels before the signal.
+Call signal_after(const Call& call) {
+  Call signal = Call::transfer(CallKind::kPutSignal, call.name, nullptr, nullptr, 0, call.pe, true);
+  signal.signal = call.signal;
+  signal.operand = call.operand;
+  signal.op = call.op;
+  return signal;
+}
+
+}  // namespace
+
+/// Older drivers refuse the parameters of the kernel.
+void CudaHostOps::load_list_kernel() {
+  int version = 0;
+  GSHMEM_CU(&cuda_, cuDriverGetVersion, &version);
+  if (version < kLargeParametersSince) return;
+  GSHMEM_CU(&cuda_, cuModuleLoadData, &list_module_, gshmem_list_kernel_image);
+  GSHMEM_CU(&cuda_, cuModuleGetFunction, &list_kernel_, list_module_, kListKernel);
+  has_list_kernel_ = true;
+}
+
+bool CudaHostOps::reads(const void* memory) {
+  bool is_read = true;
+  (void)in_context([&] {
+    if (!on_gpu(memory)) return;
+    unsigned managed = 0;
+    const CUresult result = cuda_.cuPointerGetAttribute(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED,
+                                                        reinterpret_cast<CUdeviceptr>(memory));
+    is_read = result == CUDA_SUCCESS && managed != 0;
+  });
+  return is_read;
+}
+
+/// Is the memory in the heap, or registered, so that entries may name it?
+bool CudaHostOps::is_named(const void* memory, std::size_t bytes) const {
+  const auto offset = static_cast<std::uint64_t>(static_cast<const char*>(memory) - state_.heap);
+  return (offset < state_.heap_bytes && bytes <= state_.heap_bytes - offset) ||
+         device::is_registered(state_, offset, bytes);
+}
+
+/// Errors: as require_reached. Returns whether the copy engine can access all of them without
+/// waiting.
+bool CudaHostOps::require_list_reached(const Call& call) const {
+  std::uintptr_t known = reinterpret_cast<std::uintptr_t>(state_.heap),
+                 known_bytes = state_.heap_bytes;
+  bool all_known = true;
+  std::size_t index = 0;
+  for (const gshmemx_piece_t& piece : pieces_of(call)) {
+    const std::size_t i = index++;
+    const void* const local = local_of(call, piece);
+    const auto at = reinterpret_cast<std::uintptr_t>(local);
+    if (piece.bytes == 0 || (at - known < known_bytes && piece.bytes <= known_bytes - (at - known)))
+      continue;
+    if (!is_known(local)) {
+      all_known = false;
+      const std::string name = strprintf("pieces[%zu].%s", i, is_put(call) ? "source" : "dest");
+      require_reached(call, name.c_str(), local);
+      continue;
+    }
+    // Its neighbours are probably memory of the same allocation.
+    CUdeviceptr start = 0;
+    std::size_t bytes = 0;
+    const auto address = reinterpret_cast<CUdeviceptr>(local);
+    if (cuda_.cuPointerGetAttribute(&start, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, address) ==
+            CUDA_SUCCESS &&
+        cuda_.cuPointerGetAttribute(&bytes, CU_POINTER_ATTRIBUTE_RANGE_SIZE, address) ==
+            CUDA_SUCCESS &&
+        bytes != 0) {
+      known = static_cast<std::uintptr_t>(start);
+      known_bytes = bytes;
+    }
+  }
+  return all_known;
+}
+
+/// Queues copies of the pieces to or from a mapped PE.
+void CudaHostOps::copy_list(CUstream stream, const Call& call) {
+  std::vector<CUdeviceptr> to, from;
+  std::vector<std::size_t> sizes;
+  for_each_merged(pieces_of(call), [&](const gshmemx_piece_t& piece) {
+    void* const source = const_cast<void*>(piece.source);
+    to.push_back(reinterpret_cast<CUdeviceptr>(
+        is_put(call) ? device::peer_address(state_, piece.dest, call.pe) : piece.dest));
+    from.push_back(reinterpret_cast<CUdeviceptr>(
+        is_put(call) ? source : device::peer_address(state_, source, call.pe)));
+    sizes.push_back(piece.bytes);
+  });
+  if (sizes.size() > 1 && copy_batch(stream, to, from, sizes)) return;
+  for (std::size_t i = 0; i < sizes.size(); ++i)
+    GSHMEM_CU(&cuda_, cuMemcpyAsync, to[i], from[i], sizes[i], stream);
+}
+
+/// Queues copies by one call of the driver. Returns false if that is impossible: with an older
+/// driver, in the legacy default stream, and in a capture.
+bool CudaHostOps::copy_batch(CUstream stream, std::vector<CUdeviceptr>& to,
+                             std::vector<CUdeviceptr>& from, std::vector<std::size_t>& sizes) {
+  if (cuda_.cuMemcpyBatchAsync == nullptr || reinterpret_cast<std::uintptr_t>(stream) <= 1)
+    return false;
+  CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;
+  GSHMEM_CU(&cuda_, cuStreamIsCapturing, stream, &capture);
+  if (capture != CU_STREAM_CAPTURE_STATUS_NONE) return false;
+  // CUmemcpyAttributes of CUDA 12.8, which older headers lack: CU_MEMCPY_SRC_ACCESS_ORDER_STREAM,
+  // no locations, CU_MEMCPY_FLAG_PREFER_OVERLAP_WITH_COMPUTE.
+  struct {
+    int order = 1;
+    CUmemLocation source{}, dest{};
+    unsigned flags = 1;
+  } attributes;
+  std::size_t first = 0, failed = 0;
+  const CUresult result = cuda_.cuMemcpyBatchAsync(
+      to.data(), from.data(), sizes.data(), sizes.size(), &attributes, &first, 1, &failed, stream);
+  // These are refusals, after which single copies are tried; what was copied is copied again.
+  if (result == CUDA_ERROR_NOT_SUPPORTED || result == CUDA_ERROR_INVALID_VALUE) return false;
+  cuda_.check(result, "cuMemcpyBatchAsync");
+  return true;
+}
+
+/// Launches the kernel for the pieces of `call` that `is_wanted` accepts, as often as its
+/// parameters require. It does not update the signal.
+template <class IsWanted>
+void CudaHostOps::launch_list(CUstream stream, const Call& call, const IsWanted& is_wanted) {
+  const bool mapped = device::is_mapped(state_, call.pe);
+  const auto request =
+      std::make_unique<ListRequest>(ListRequest{ServiceRequest{call, nullptr, ""}, 0, {}});
+  device::copy_text(request->service.name, call.name, sizeof(request->service.name));
+  request->service.call.context = nullptr;  // the kernel uses `state` instead
+  request->service.call.signal = nullptr;
+  if (call.signal) request->service.call.waits = 1;  // the signal follows
+  abi::DeviceState state = state_;
+  std::uint64_t total = 0;
+  const auto launch_pieces = [&] {
+    if (request->count == 0) return;
+    const std::uint64_t share = kListThreads / 32 * kListShare;
+    const std::uint64_t useful = (total + share - 1) / share;
+    const auto blocks = static_cast<unsigned>(
+        std::clamp<std::uint64_t>(useful, 1, static_cast<std::uint64_t>(std::max(call.blocks, 1))));
+    void* parameters[] = {&state, request.get()};
+    GSHMEM_CU(&cuda_, cuLaunchKernel, list_kernel_, mapped ? blocks : 1, 1, 1,
+              mapped ? kListThreads : kPostingThreads, 1, 1, 0, stream, parameters, nullptr);
+    request->count = 0;
+    total = 0;
+  };
+  for_each_merged(pieces_of(call), [&](const gshmemx_piece_t& piece) {
+    if (!is_wanted(piece)) return;
+    total += piece.bytes;
+    request->pieces[request->count++] = {piece.dest, piece.source, mapped ? total : piece.bytes};
+    if (request->count == kMostPieces) launch_pieces();
+  });
+  launch_pieces();
+}
+
+/// A list of a host thread. The copy engine reaches mapped PEs, because a kernel may have to wait
+/// for kernels of the program that wait for this call.
+void CudaHostOps::run_list(const Call& call) {
+  if (device::is_mapped(state_, call.pe)) {
+    guarded([&] { copy_list(stream_, call); });
+  } else {
+    const auto is_direct = [&](const gshmemx_piece_t& piece) {
+      return has_list_kernel_ && is_named(local_of(call, piece), piece.bytes);
+    };
+    guarded([&] { launch_list(stream_, call, is_direct); });
+    for_each_merged(pieces_of(call), [&](const gshmemx_piece_t& piece) {
+      if (is_direct(piece)) return;
+      if (is_put(call)) {
+        put(piece.dest, piece.source, piece.bytes, call.pe);
+      } else {
+        get(piece.dest, piece.source, piece.bytes, call.pe);
+      }
+    });
+  }
+  if (!call.waits && !call.signal) return;
+  complete();
+  if (call.signal) (void)serve(signal_after(call));
+}
+
+void CudaHostOps::leave_list(CUstream stream, const Call& call) {
+  const bool mapped = device::is_mapped(state_, call.pe);
+  const bool known = require_list_reached(call);
+  if (mapped && call.blocks == 0 && known) {
+    copy_list(stream, call);
+  } else if (has_list_kernel_) {
+    launch_list(stream, call, [](const gshmemx_piece_t&) { return true; });
+  } else {
+    require(!mapped, GSHMEMX_ERROR_NOT_SUPPORTED, [&] {
+      return strprintf(
+          "%s: argument num_blocks = %d needs a driver of CUDA 12.1 or newer; update it, or use 0 "
+          "with memory that is registered with CUDA",
+          call.name, call.blocks);
+    });
+    for_each_merged(pieces_of(call), [&](const gshmemx_piece_t& piece) {
+      Call one = Call::transfer(is_put(call) ? CallKind::kPut : CallKind::kGet, call.name,
+                                piece.dest, piece.source, piece.bytes, call.pe, true);
+      leave_transfer(stream, one);
+    });
+  }
+  if (call.signal) launch(stream, signal_after(call), state_, nullptr, 32);
+}
+
+}  // namespace gshmem
