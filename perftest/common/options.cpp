@@ -81,6 +81,7 @@ const OptionRow kTable[] = {
     {"--sweep_ctas", kSweep, &Options::sweep_ctas, "",
      "1 .. ctas blocks, and how many reach 95 % of the peak"},
     {"--acks", kAcks, &Options::acks, "host|gpu|all", "who acknowledges what is put"},
+    {"--pieces", kList, &Options::pieces, kCountValues, "pieces of a list"},
     {"--smem", kSmem, &Options::smem, "",
      "blocks give shared memory, and copies use it (in CPU mode they do not)"},
     {"--format", kCommon, &Options::format, "table|csv|json", "output"},

@@ -28,6 +28,7 @@ enum OptionGroup : unsigned {
   kSmem = 1u << 11,      ///< --smem
   kCaller = 1u << 12,    ///< -s with every kind of caller, --call
   kAcks = 1u << 13,      ///< --acks
+  kList = 1u << 14,      ///< --pieces
 };
 
 /// Zero and "" mean "not given": apply_defaults fills them in when the mode is known.
@@ -38,7 +39,7 @@ struct Options {
   unsigned warmup_iters = 0, repetitions = 0;
   unsigned ctas = 0, threads_per_cta = 0;
   std::string scope{}, call{}, datatype{}, atomic_op{}, pattern{}, format{}, acks{};
-  unsigned stride = 0, unroll = 0;
+  unsigned stride = 0, unroll = 0, pieces = 0;
   bool bidir = false, report_msgrate = false, sweep_ctas = false, smem = false;
   unsigned pes = 0;  ///< 0: one PE, or as many as the launcher started
   bool inject_corruption = false;

@@ -20,7 +20,7 @@ PROGRAMS = {
     "g_bw": SIZES, "p_latency": [], "g_latency": [], "put_ping_pong": SIZES,
     "put_signal_ping_pong": SIZES, "signal_ping_pong": [], "atomic_latency": [],
     "atomic_bw": SIZES, "init_time": [], "issue_cost": [], "call_latency": SIZES,
-    "collective_latency": SIZES,
+    "collective_latency": SIZES, "list_bw": SIZES,
 }
 NOTHING_TO_CORRUPT = ["init_time"]
 NO_FLOOR = ["init_time", "issue_cost"]  # only a time of zero is impossible

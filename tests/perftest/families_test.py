@@ -18,6 +18,8 @@ NOT_MEASURED = {
         "my_pe n_pes team_my_pe team_n_pes team_translate_pe ptr team_ptr mc_ptr pe_accessible addr_accessible "
         "region_start region_stop region_is_active ask_smem").split(),
     "what it is for is measured: put_latency --smem": ["give_smem", "release_smem"],
+    "measured by list_bw": [f"{of}{nbi}" for of in ("putv", "getv", "putv_signal") for nbi in ("", "_nbi")] + [
+        "getv_signal"],
     "part of the rows set_lock and test_lock": ["clear_lock"],
     "of queue handles alone; a group's quiet_status and pe_quiet are measured": [
         f"{family} by {scope}" for family in ("fence", "quiet") for scope in ("warp", "block")],
