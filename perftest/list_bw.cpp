@@ -169,7 +169,7 @@ int main(int argc, char** argv) {
       .summary = "bandwidth of lists of pieces",
       .groups = kSizes | kBandwidth | kPattern | kList,
       .shows = Shows::kBandwidth,
-      .gpu = {.min_size = 4096, .max_size = 46080, .increment = 46080 - 4096, .pieces = 100000},
+      .gpu = {.min_size = 4096, .max_size = 46080, .increment = 46080 - 4096, .pieces = 10000},
       .cpu = {.min_size = 4096, .max_size = 46080, .increment = 46080 - 4096, .pieces = 50},
       .run = run};
   return run_program(program, argc, argv);
