@@ -28,7 +28,7 @@ namespace gshmem {
 GSHMEM_CHOICE_TYPE(DeviceChoice, kAuto, kCuda, kCpu)
 GSHMEM_CHOICE_TYPE(BootstrapKind, kAuto, kPmix, kUid, kSingle)
 GSHMEM_CHOICE_TYPE(AddressFamily, kAny, kIpv4, kIpv6)
-GSHMEM_CHOICE_TYPE(CheckChoice, kAuto, kOff, kOn, kOrder)
+GSHMEM_CHOICE_TYPE(CheckChoice, kAuto, kOff, kOn, kOrder, kFences)
 GSHMEM_CHOICE_TYPE(Switch, kAuto, kOn, kOff)
 GSHMEM_CHOICE_TYPE(NicKind, kAuto, kMlx5, kSoft, kOfi, kNone)
 GSHMEM_CHOICE_TYPE(DoorbellChoice, kAuto, kGpu, kAgent)

@@ -22,6 +22,8 @@ void __tsan_read_range(void* address, unsigned long bytes);
 void __tsan_write_range(void* address, unsigned long bytes);
 void __tsan_func_entry(void* pc);
 void __tsan_func_exit(void);
+void AnnotateIgnoreWritesBegin(const char* file, int line);
+void AnnotateIgnoreWritesEnd(const char* file, int line);
 #define GSHMEM_TSAN_ATOMIC(BITS)                                                        \
   void __tsan_atomic##BITS##_store(void* word, std::uint##BITS##_t, int order);         \
   std::uint##BITS##_t __tsan_atomic##BITS##_fetch_add(void*, std::uint##BITS##_t, int); \
@@ -65,12 +67,24 @@ struct Op {
 };
 
 /// Operations of a context to a PE: those before and after a fence have different epochs. Each
-/// epoch releases the one of two tags that the next one acquires. A fence orders no gets.
+/// epoch releases the one of two tags that the next one acquires. So every epoch but the last one
+/// has an operation, or the chain would break. A fence orders no gets.
 struct Target {
   std::uint64_t tags[2], gets, epoch;
-  bool dirty;     ///< something was issued since the last quiet
-  bool in_epoch;  ///< and since the last fence
+  bool dirty;       ///< something was issued since the last quiet
+  bool in_epoch;    ///< and something that fences order, since the last one
+  struct Site* by;  ///< of that fence, while nothing has come after it
 };
+
+/// A place that calls fence or quiet. A fence orders something when an operation to a PE comes
+/// before it and another one after it, a quiet when something is pending.
+struct Site {
+  void* frames[kFrames];
+  int n_frames;
+  unsigned long calls;
+  bool orders;
+};
+constexpr unsigned kMostSites = 256;
 
 struct Context {
   Context* next;
@@ -207,7 +221,29 @@ int callers(void** frame, void** pcs) {
 
 class FiberChecker final : public device::order::Checker {
  public:
-  explicit FiberChecker(std::uint64_t seed) : random_(seed) {}
+  FiberChecker(std::uint64_t seed, bool names_fences)
+      : random_(seed), names_fences_(names_fences) {}
+
+  /// Each place whose fences or quiets have ordered nothing, as a race that gshmem-check knows by
+  /// the names of its threads: so ThreadSanitizer finds the names of the place.
+  void name_fences() {
+    for (unsigned i = 0; i < n_sites_; ++i) {
+      const Site& site = sites_[i];
+      if (site.orders) continue;
+      char name[64];
+      (void)std::snprintf(name, sizeof(name), "orders nothing, %lu calls", site.calls);
+      void* const here = __tsan_get_current_fiber();
+      void* const fibers[2] = {__tsan_create_fiber(0), __tsan_create_fiber(0)};
+      for (void* const fiber : fibers) {
+        __tsan_set_fiber_name(fiber, name);
+        __tsan_switch_to_fiber(fiber, kNoSync);
+        for (int frame = site.n_frames; frame-- > 0;) __tsan_func_entry(site.frames[frame]);
+        __tsan_write_range(&sites_[i].calls, sizeof(site.calls));
+        for (int frame = 0; frame < site.n_frames; ++frame) __tsan_func_exit();
+        __tsan_switch_to_fiber(here, kNoSync);
+      }
+    }
+  }
 
   void put(const Transfer& t) override {
     if (t.blocking) {
@@ -236,16 +272,23 @@ class FiberChecker final : public device::order::Checker {
   void fence(const DeviceState& state) override {
     const Locked locked(lock_);
     Context& context = context_of(state);
+    Site* const site = site_of(static_cast<void**>(__builtin_frame_address(0)));
     for (int pe = 0; pe < context.n_targets; ++pe) {
       Target& target = context.targets[pe];
       if (target.in_epoch) ++target.epoch;
+      if (target.in_epoch) target.by = site;
       target.in_epoch = false;
     }
   }
 
   void quiet(const DeviceState& state, int pe) override {
     const Locked locked(lock_);
-    complete(context_of(state), pe);
+    Context& context = context_of(state);
+    if (Site* const site = site_of(static_cast<void**>(__builtin_frame_address(0)))) {
+      for (int at = pe < 0 ? 0 : pe; at < (pe < 0 ? context.n_targets : pe + 1); ++at)
+        site->orders = site->orders || context.targets[at].dirty;
+    }
+    complete(context, pe);
   }
 
   void finish(const DeviceState& state) override {
@@ -266,7 +309,8 @@ class FiberChecker final : public device::order::Checker {
     const Locked locked(lock_);
     Context& context = context_of(state);
     Target& target = context.targets[pe];
-    if (!target.dirty || target.epoch == 0) return;
+    note_later(target);
+    if (target.epoch == 0) return;
     while (Op* const op = first_before(context, pe, target.epoch)) deliver(context, op);
     __tsan_acquire(&target.tags[(target.epoch + 1) % 2]);
   }
@@ -368,12 +412,14 @@ class FiberChecker final : public device::order::Checker {
     const Locked locked(lock_);
     Context& context = context_of(*transfer.state);
     Target& target = context.targets[transfer.pe];
-    target.dirty = target.in_epoch = true;
     Op* const op = new_op();
     op->kind = kind;
+    target.dirty = true;
+    target.in_epoch = target.in_epoch || is_fenced(*op);
     op->transfer = transfer;
     op->update = update;
     op->epoch = is_fenced(*op) ? target.epoch : 0;
+    if (is_fenced(*op)) note_later(target);
     op->n_frames = callers(frame, op->frames);
     if (transfer.blocking) fill(*op);
     op->fiber = take_fiber(context, *transfer.state);
@@ -388,12 +434,36 @@ class FiberChecker final : public device::order::Checker {
     if (++context.n_late > kMostLate) deliver_any(context, -1);
   }
 
+  /// Null if fences are not named.
+  Site* site_of(void** frame) {
+    if (!names_fences_) return nullptr;
+    Site made{};
+    made.n_frames = callers(frame, made.frames);
+    unsigned at = 0;
+    for (; at < n_sites_; ++at) {
+      const Site& known = sites_[at];
+      int same = 0;
+      while (same < made.n_frames && known.frames[same] == made.frames[same]) ++same;
+      if (known.n_frames == made.n_frames && same == made.n_frames) break;
+    }
+    if (at == kMostSites) return nullptr;
+    if (at == n_sites_) sites_[n_sites_++] = made;
+    ++sites_[at].calls;
+    return &sites_[at];
+  }
+  static void note_later(Target& target) {
+    if (target.by) target.by->orders = true;
+    target.by = nullptr;
+  }
+
   static void fill(Op& op) {
     const Transfer& t = op.transfer;
     const std::size_t bytes = t.bytes * t.count;
     if (op.room < bytes) {
+      AnnotateIgnoreWritesBegin(__FILE__, __LINE__);  // ThreadSanitizer has both calls store to it
       std::free(op.buffer);
       op.buffer = static_cast<char*>(std::malloc(bytes));
+      AnnotateIgnoreWritesEnd(__FILE__, __LINE__);
       op.room = bytes;
     }
     for (std::size_t i = 0; i < t.count && t.bytes != 0; ++i)
@@ -456,12 +526,13 @@ class FiberChecker final : public device::order::Checker {
     }
     for (int at = pe < 0 ? 0 : pe; at < (pe < 0 ? context.n_targets : pe + 1); ++at) {
       Target& target = context.targets[at];
-      if (!target.dirty) continue;
+      // Another thread may have completed what this one is ordered after from now on.
       __tsan_acquire(&target.tags[0]);
       __tsan_acquire(&target.tags[1]);
       __tsan_acquire(&target.gets);
+      if (target.in_epoch) ++target.epoch;
       target.dirty = target.in_epoch = false;
-      ++target.epoch;
+      target.by = nullptr;
     }
     if (pe < 0) context.n_free = context.n_fibers;
   }
@@ -488,16 +559,21 @@ class FiberChecker final : public device::order::Checker {
   Context* turn_ = nullptr;
   Op* unused_ = nullptr;
   unsigned n_late_ = 0, n_fibers_ = 0;
+  const bool names_fences_;
+  Site sites_[kMostSites];
+  unsigned n_sites_ = 0;
 };
 
 FiberChecker* checker = nullptr;
 
 }  // namespace
 
-void order_check_start(std::uint64_t seed) {
+void order_check_start(std::uint64_t seed, bool names_fences) {
   static SpinLock starting;
   const Locked locked(starting);
-  if (!checker) __atomic_store_n(&checker, new FiberChecker(seed), __ATOMIC_RELEASE);
+  if (checker) return;
+  __atomic_store_n(&checker, new FiberChecker(seed, names_fences), __ATOMIC_RELEASE);
+  if (names_fences) (void)std::atexit([] { checker->name_fences(); });
 }
 
 }  // namespace gshmem

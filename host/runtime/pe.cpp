@@ -224,7 +224,7 @@ std::uint64_t Pe::agree_on_mode() {
       mine.host_room = std::min(mine.host_room, *limit / neighbours / 16);
     // Under ThreadSanitizer a process has far fewer addresses.
     constexpr std::uint64_t kChecked = std::uint64_t{256} << 30;
-    if (options_.config.check == CheckChoice::kOrder)
+    if (checks_order())
       mine.host_room = std::min(mine.host_room, kChecked / neighbours);
   }
   const std::vector<Mode> all = allgather(ranks(), mine);
@@ -240,8 +240,13 @@ std::uint64_t Pe::agree_on_mode() {
   return room;
 }
 
+bool Pe::checks_order() const {
+  const CheckChoice check = options_.config.check;
+  return check == CheckChoice::kOrder || check == CheckChoice::kFences;
+}
+
 void Pe::start_order_check() {
-  if (options_.config.check != CheckChoice::kOrder) return;
+  if (!checks_order()) return;
   constexpr gshmemx_status kNot = GSHMEMX_ERROR_NOT_SUPPORTED;
 #if defined(GSHMEM_HAS_ORDER_CHECK)
   require(!gpu_, kNot, "GSHMEM_CHECK=order: in CPU mode alone; set GSHMEM_DEVICE=cpu");
@@ -249,7 +254,8 @@ void Pe::start_order_check() {
           "GSHMEM_CHECK=order: with PEs as threads of one process alone (gshmem::run_threads, or "
           "gshmem-check)");
   require(options_.config.p2p, kNot, "GSHMEM_CHECK=order: not with GSHMEM_P2P=0");
-  order_check_start(static_cast<std::uint64_t>(options_.config.check_seed));
+  order_check_start(static_cast<std::uint64_t>(options_.config.check_seed),
+                    options_.config.check == CheckChoice::kFences);
 #else
   throw Error(kNot, "GSHMEM_CHECK=order: this library was built without -DGSHMEM_SANITIZE=thread");
 #endif

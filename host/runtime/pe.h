@@ -159,6 +159,7 @@ class Pe {
   void warn_kernels_lack_gpu(const std::string& why) const;
   [[nodiscard]] std::uint64_t agree_on_mode();
   void agree_on_config();
+  [[nodiscard]] bool checks_order() const;
   void start_order_check();
   void make_memory(std::uint64_t host_room);
   // Growth of the heap: pe_growth.cpp.

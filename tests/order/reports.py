@@ -10,11 +10,11 @@ check, program, source = sys.argv[1:]
 lines = pathlib.Path(source).read_text().splitlines()
 
 
-def check_program(mistake, seed):
+def check_program(mistake, seed, *options):
     """Returns exit status, text and JSON of the report."""
     with tempfile.TemporaryDirectory() as folder:
         file = pathlib.Path(folder) / "findings.json"
-        run = subprocess.run([sys.executable, check, "--json", str(file), "--seed", str(seed), program, mistake],
+        run = subprocess.run([sys.executable, check, *options, "--json", str(file), "--seed", str(seed), program, mistake],
                              capture_output=True, text=True, timeout=300)
         return run.returncode, run.stdout, run.stderr, json.loads(file.read_text())
 
@@ -28,9 +28,15 @@ for mistake in ("signal", "source", "get", "kernel"):
     for number, word in wanted.items():
         named = [line for line in text.splitlines() if line.endswith(f"wrong.cpp:{number}")]
         assert named and all(word in line for line in named), (mistake, word, text)
-for mistake, ignored in (("fence", False), ("ignored", True), ("none", False)):
+for mistake, ignored in (("fence", False), ("sizes", False), ("ignored", True), ("none", False)):
     status, _, text, report = check_program(mistake, 1)
     assert status == 0 and not report["findings"] and (report["ignored"] > 0) == ignored, (mistake, status, text)
+# Of two fences the one before the put orders nothing.
+line = next(number for number, line in enumerate(lines, 1) if "// orders nothing: gshmem_fence" in line)
+status, _, text, report = check_program("fence", 1, "--fences")
+assert status == 0 and not report["findings"], (status, text)
+idle = [(row["call"], row["place"].rsplit("/", 1)[-1], row["calls"]) for row in report["orders_nothing"] if "fence" in row["call"]]
+assert idle == [("gshmem_fence", f"wrong.cpp:{line}", 1)] and f"gshmem_fence orders nothing: " in text, (idle, text)
 # An operation without order also has a wrong result: the get has not arrived.
 outputs = [check_program("get", seed)[1] for seed in (1, 2)]
 assert outputs == ["early: 0\n"] * 2, outputs

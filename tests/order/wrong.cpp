@@ -1,6 +1,6 @@
 // Programs with mistakes that gshmem-check names; a comment at a line says which word of its report
-// must point there. Without a mistake: "fence". Ignored because of a comment in the program:
-// "ignored".
+// must point there. Without a mistake: "fence", "sizes". Ignored because of a comment in the
+// program: "ignored".
 #include <gshmem/gshmem.hpp>
 
 #include <cstdio>
@@ -26,6 +26,21 @@ struct Copy {
   }
 };
 
+/// Threads put more and more, each to a place of its own. Then each completes what the block has
+/// put, and changes its part of the source.
+struct Sizes {
+  GSHMEM_FN void operator()(gshmem::LaunchContext ctx, char* dest, char* source) const {
+    const std::size_t part = kBytes / 4, at = static_cast<std::size_t>(ctx.thread_rank()) * part;
+    for (std::size_t bytes = 1; bytes <= part; bytes *= 2) {
+      ctx.put(ctx.thread(), dest + at, source + at, bytes, 1 - ctx.my_pe());
+      ctx.quiet();
+    }
+    ctx.put_nbi(ctx.block(), dest, source, kBytes, 1 - ctx.my_pe());
+    ctx.quiet();
+    source[at] = 1;
+  }
+};
+
 void run(const gshmem::Runtime& runtime, const std::string& mistake) {
   const bool sends = runtime.my_pe() == 0;
   gshmem::SymmetricArray<char> source(kBytes), dest(kBytes);
@@ -34,8 +49,11 @@ void run(const gshmem::Runtime& runtime, const std::string& mistake) {
   gshmem_barrier_all();
   if (mistake == "kernel") {
     gshmem::launch({.blocks = 1, .threads = 2}, Copy{}, to, source.data(), signal.data());
+  } else if (mistake == "sizes") {
+    gshmem::launch({.blocks = 1, .threads = 4}, Sizes{}, to, source.data());
   } else if (mistake == "signal" || mistake == "fence") {
     if (sends) {
+      if (mistake == "fence") gshmem_fence();           // orders nothing: gshmem_fence
       gshmem_putmem_nbi(to, source.data(), kBytes, 1);  // signal: gshmem_putmem_nbi
       if (mistake == "fence") gshmem_fence();
       gshmemx_signal_op(signal.data(), 1, GSHMEM_SIGNAL_SET, 1);

@@ -138,6 +138,7 @@ struct StoreBuffering {
     std::uint64_t* theirs = words + static_cast<std::size_t>(other & 1) * threads + thread;
     for (std::uint64_t round = 1; round <= rounds; ++round) {
       const bool at_reader = round % 2 != 0;
+      // gshmem-check: ignore, since the other PE may read it at the same moment
       ctx.p(mine, round, at_reader ? other : me);
       if (between == Between::kQuiet) ctx.quiet();
       if (between == Between::kFence) ctx.fence();
