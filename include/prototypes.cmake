@@ -117,7 +117,7 @@ function(gshmem_write_prototypes table row mark introduction)
     endif()
   endforeach()
   if(table STREQUAL functions)
-    set(text "#if !defined(__CUDACC__)  // nvcc has them, collectives as templates, from gshmem.h\n${text}#endif\n${text_of_hosts}")
+    set(text "#if !defined(GSHMEM_INLINE_FUNCTIONS)  // nvcc has them, collectives as templates, from gshmem.h\n${text}#endif\n${text_of_hosts}")
   endif()
   file(CONFIGURE OUTPUT ${header} @ONLY CONTENT "${introduction}
 // Made from ${table}.def.

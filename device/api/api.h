@@ -31,9 +31,9 @@ GSHMEM_FN void put_as(const Caller& call, Coop coop, void* dest, const void* sou
     return;
   GSHMEM_BY_HOST_OPS(void, Call::transfer(CallKind::kPut, call.name, dest, source, n.bytes(), pe,
                                           kCompletion == Completion::kBlocking))
-  GSHMEM_ORDER(auto t = order::transfer(state, dest, source, n.bytes(), pe,
-                                        kCompletion == Completion::kBlocking);
-               if (order::put(*checker, coop, t)) return;)
+  GSHMEM_ORDER_CALL(auto t = order::transfer(state, dest, source, n.bytes(), pe,
+                                             kCompletion == Completion::kBlocking);
+                    if (order::put(*checker, coop, t)) return;)
   if constexpr (kCompletion == Completion::kBlocking) {
     device::put(coop, state, dest, source, n.bytes(), pe);
   } else {
@@ -50,9 +50,9 @@ GSHMEM_FN void get_as(const Caller& call, Coop coop, void* dest, const void* sou
     return;
   GSHMEM_BY_HOST_OPS(void, Call::transfer(CallKind::kGet, call.name, dest, source, n.bytes(), pe,
                                           kCompletion == Completion::kBlocking))
-  GSHMEM_ORDER(auto t = order::transfer(state, dest, source, n.bytes(), pe,
-                                        kCompletion == Completion::kBlocking);
-               if (order::get(*checker, coop, t)) return;)
+  GSHMEM_ORDER_CALL(auto t = order::transfer(state, dest, source, n.bytes(), pe,
+                                             kCompletion == Completion::kBlocking);
+                    if (order::get(*checker, coop, t)) return;)
   if constexpr (kCompletion == Completion::kBlocking) {
     device::get(coop, state, dest, source, n.bytes(), pe);
   } else {
@@ -114,8 +114,8 @@ GSHMEM_FN void p(const Caller& call, T* dest, T value, int pe) {
     }
     return;
   })
-  GSHMEM_ORDER(auto t = order::transfer(state, dest, &value, sizeof(T), pe, true);
-               if (order::put(*checker, Thread{}, t)) return;)
+  GSHMEM_ORDER_CALL(auto t = order::transfer(state, dest, &value, sizeof(T), pe, true);
+                    if (order::put(*checker, Thread{}, t)) return;)
   device::p(state, dest, value, pe);
 }
 
@@ -135,7 +135,8 @@ GSHMEM_FN T g(const Caller& call, const T* source, int pe) {
           static_cast<Word<T>>(ops->run(word_call(CallKind::kG, call, none, source, 0, pe))));
     }
   })
-  GSHMEM_ORDER(T value{}; if (order::get_element(*checker, state, source, value, pe)) return value;)
+  GSHMEM_ORDER_CALL(T value{};
+                    if (order::get_element(*checker, state, source, value, pe)) return value;)
   return device::g(state, source, pe);
 }
 
@@ -150,8 +151,8 @@ GSHMEM_FN void iput(const Caller& call, Coop coop, void* dest, const void* sourc
                        Strided<Local>{"source", "sst", source, strides.src, n}))
     return;
   GSHMEM_BY_HOST_OPS(void, strided_call(CallKind::kIput, call, dest, source, strides, n, pe))
-  GSHMEM_ORDER(auto t = order::strided(state, dest, source, kSize, strides, pe);
-               if (order::put(*checker, coop, t)) return;)
+  GSHMEM_ORDER_CALL(auto t = order::strided(state, dest, source, kSize, strides, pe);
+                    if (order::put(*checker, coop, t)) return;)
   device::iput(coop, state, static_cast<W*>(dest), static_cast<const W*>(source), strides, pe);
 }
 
@@ -166,8 +167,8 @@ GSHMEM_FN void iget(const Caller& call, Coop coop, void* dest, const void* sourc
                        Strided<Local>{"dest", "dst", dest, strides.dst, n}))
     return;
   GSHMEM_BY_HOST_OPS(void, strided_call(CallKind::kIget, call, dest, source, strides, n, pe))
-  GSHMEM_ORDER(auto t = order::strided(state, dest, source, kSize, strides, pe);
-               if (order::get(*checker, coop, t)) return;)
+  GSHMEM_ORDER_CALL(auto t = order::strided(state, dest, source, kSize, strides, pe);
+                    if (order::get(*checker, coop, t)) return;)
   device::iget(coop, state, static_cast<W*>(dest), static_cast<const W*>(source), strides, pe);
 }
 
@@ -226,7 +227,7 @@ GSHMEM_FN T amo_fetch(const Caller& call, const T* source, int pe) {
     return in.of(amo_fetch(call, in.word, pe));
   } else {
     GSHMEM_ON_HOST_OPS(return amo_host(ops, call, AmoOp::kFetch, source, T{}, T{}, pe);)
-    GSHMEM_ORDER(checker->before_fetch(state, pe);)
+    GSHMEM_ORDER_CALL(order::fetch(*checker, state, AmoOp::kFetch, source, pe);)
     return device::amo_fetch(state, source, pe);
   }
 }
@@ -239,7 +240,7 @@ GSHMEM_FN T amo_swap(const Caller& call, T* dest, T value, int pe) {
   } else {
     if (!check_arguments(state, call.name, ToPe{pe}, word("dest", dest))) return T{};
     GSHMEM_ON_HOST_OPS(return amo_host(ops, call, AmoOp::kSwap, dest, value, T{}, pe);)
-    GSHMEM_ORDER(checker->before_fetch(state, pe);)
+    GSHMEM_ORDER_CALL(order::fetch(*checker, state, AmoOp::kSwap, dest, pe);)
     return device::amo_swap(state, dest, value, pe);
   }
 }
@@ -255,7 +256,7 @@ GSHMEM_FN void amo_set(const Caller& call, T* dest, T value, int pe) {
       amo_host(ops, call, AmoOp::kSet, dest, value, T{}, pe);
       return;
     })
-    GSHMEM_ORDER(if (order::update(*checker, state, AmoOp::kSet, dest, value, pe)) return;)
+    GSHMEM_ORDER_CALL(if (order::update(*checker, state, AmoOp::kSet, dest, value, pe)) return;)
     device::amo_set(state, dest, value, pe);
   }
 }
@@ -265,29 +266,30 @@ GSHMEM_FN T amo_compare_swap(const Caller& call, T* dest, T cond, T value, int p
   const State& state = call.state;
   if (!check_arguments(state, call.name, ToPe{pe}, word("dest", dest))) return T{};
   GSHMEM_ON_HOST_OPS(return amo_host(ops, call, AmoOp::kCompareSwap, dest, value, cond, pe);)
-  GSHMEM_ORDER(checker->before_fetch(state, pe);)
+  GSHMEM_ORDER_CALL(order::fetch(*checker, state, AmoOp::kCompareSwap, dest, pe);)
   return device::amo_compare_swap(state, dest, cond, value, pe);
 }
 
-#define GSHMEM_API_AMO(OP, OP_NAME)                                                            \
-  template <class T>                                                                           \
-  GSHMEM_FN T amo_fetch_##OP(const Caller& call, T* dest, T value, int pe) {                   \
-    const State& state = call.state;                                                           \
-    if (!check_arguments(state, call.name, ToPe{pe}, word("dest", dest))) return T{};          \
-    GSHMEM_ON_HOST_OPS(return amo_host(ops, call, AmoOp::OP_NAME, dest, value, T{}, pe);)      \
-    GSHMEM_ORDER(checker->before_fetch(state, pe);)                                            \
-    return device::amo_fetch_##OP(state, dest, value, pe);                                     \
-  }                                                                                            \
-  template <class T>                                                                           \
-  GSHMEM_FN void amo_##OP(const Caller& call, T* dest, T value, int pe) {                      \
-    const State& state = call.state;                                                           \
-    if (!check_arguments(state, call.name, ToPe{pe}, word("dest", dest))) return;              \
-    GSHMEM_ON_HOST_OPS({                                                                       \
-      amo_host(ops, call, AmoOp::OP_NAME, dest, value, T{}, pe);                               \
-      return;                                                                                  \
-    })                                                                                         \
-    GSHMEM_ORDER(if (order::update(*checker, state, AmoOp::OP_NAME, dest, value, pe)) return;) \
-    device::amo_##OP(state, dest, value, pe);                                                  \
+#define GSHMEM_API_AMO(OP, OP_NAME)                                                       \
+  template <class T>                                                                      \
+  GSHMEM_FN T amo_fetch_##OP(const Caller& call, T* dest, T value, int pe) {              \
+    const State& state = call.state;                                                      \
+    if (!check_arguments(state, call.name, ToPe{pe}, word("dest", dest))) return T{};     \
+    GSHMEM_ON_HOST_OPS(return amo_host(ops, call, AmoOp::OP_NAME, dest, value, T{}, pe);) \
+    GSHMEM_ORDER_CALL(order::fetch(*checker, state, AmoOp::OP_NAME, dest, pe);)           \
+    return device::amo_fetch_##OP(state, dest, value, pe);                                \
+  }                                                                                       \
+  template <class T>                                                                      \
+  GSHMEM_FN void amo_##OP(const Caller& call, T* dest, T value, int pe) {                 \
+    const State& state = call.state;                                                      \
+    if (!check_arguments(state, call.name, ToPe{pe}, word("dest", dest))) return;         \
+    GSHMEM_ON_HOST_OPS({                                                                  \
+      amo_host(ops, call, AmoOp::OP_NAME, dest, value, T{}, pe);                          \
+      return;                                                                             \
+    })                                                                                    \
+    GSHMEM_ORDER_CALL(                                                                    \
+        if (order::update(*checker, state, AmoOp::OP_NAME, dest, value, pe)) return;)     \
+    device::amo_##OP(state, dest, value, pe);                                             \
   }
 GSHMEM_API_AMO(add, kAdd)
 GSHMEM_API_AMO(and, kAnd)
@@ -331,7 +333,7 @@ GSHMEM_FN void fetch_into(const Caller& call, T* fetch, const char* name, const 
                        Local{{"fetch", fetch, {1, sizeof(T)}, sizeof(T)}}))
     return;
   const T old = fetching();
-  GSHMEM_ORDER(if (order::land(*checker, call.state, fetch, old, pe)) return;)
+  GSHMEM_ORDER_CALL(if (order::land(*checker, call.state, fetch, old, pe)) return;)
   GSHMEM_ON_HOST_OPS({
     (void)ops->run(  // it may be GPU memory
         Call::transfer(CallKind::kCopy, call.name, fetch, &old, sizeof(T), -1, true));
@@ -356,7 +358,7 @@ GSHMEM_FN void signal_op(const Caller& call, SignalUpdate signal, int pe) {
                        word("sig_addr", signal.address)))
     return;
   GSHMEM_BY_HOST_OPS(void, with_signal(Call(CallKind::kSignal, call.name, pe), signal))
-  GSHMEM_ORDER(if (order::update(*checker, state, signal, pe)) return;)
+  GSHMEM_ORDER_CALL(if (order::update(*checker, state, signal, pe)) return;)
   device::signal_op(state, signal, pe);
 }
 
@@ -372,14 +374,15 @@ GSHMEM_FN void put_signal_as(const Caller& call, Coop coop, void* dest, const vo
       void, with_signal(Call::transfer(CallKind::kPutSignal, call.name, dest, source, n.bytes(), pe,
                                        kCompletion == Completion::kBlocking),
                         signal))
-  GSHMEM_ORDER(auto t = order::transfer(state, dest, source, n.bytes(), pe,
-                                        kCompletion == Completion::kBlocking);
-               if (order::put(*checker, coop, t, &signal)) return;)
+  GSHMEM_ORDER_CALL(auto t = order::transfer(state, dest, source, n.bytes(), pe,
+                                             kCompletion == Completion::kBlocking);
+                    if (order::put(*checker, coop, t, &signal)) return;)
   if constexpr (kCompletion == Completion::kBlocking) {
     device::put_signal(coop, state, dest, source, n.bytes(), signal, pe);
   } else {
     device::put_signal_nbi(coop, state, dest, source, n.bytes(), signal, pe);
   }
+  GSHMEM_WATCH(if (coop.thread_rank() == 0) order::tell_arrival(watch, signal.address, pe);)
 }
 
 template <class Coop>
@@ -397,14 +400,14 @@ GSHMEM_FN void put_signal_nbi(const Caller& call, Coop coop, void* dest, const v
 GSHMEM_FN void fence(const Caller& call) {
   const State& state = call.state;
   GSHMEM_BY_HOST_OPS(void, Call::quiet(call.name, &state))
-  GSHMEM_ORDER(checker->fence(state);)
+  GSHMEM_ORDER_CALL(checker->fence(state);)
   device::fence(Thread{}, state);
 }
 
 GSHMEM_FN void quiet(const Caller& call) {
   const State& state = call.state;
   GSHMEM_BY_HOST_OPS(void, Call::quiet(call.name, &state))
-  GSHMEM_ORDER(checker->quiet(state, -1);)
+  GSHMEM_ORDER_CALL(checker->quiet(state, -1);)
   device::quiet(Thread{}, state);
 }
 
@@ -412,7 +415,7 @@ template <class Coop>
 GSHMEM_FN void flush(const Caller& call, Coop coop) {
   const State& state = call.state;
   GSHMEM_BY_HOST_OPS(void, Call::quiet(call.name, &state))
-  GSHMEM_ORDER(order::by_group(coop, [&] { checker->quiet(state, -1); });)
+  GSHMEM_ORDER_CALL(order::by_group(coop, [&] { checker->quiet(state, -1); });)
   device::flush(coop, state);
 }
 
@@ -420,7 +423,7 @@ template <class Coop>
 GSHMEM_FN int quiet_status(const Caller& call, Coop coop) {
   const State& state = call.state;
   GSHMEM_BY_HOST_OPS(int, Call(CallKind::kQuietStatus, call.name))
-  GSHMEM_ORDER(order::by_group(coop, [&] { checker->quiet(state, -1); });)
+  GSHMEM_ORDER_CALL(order::by_group(coop, [&] { checker->quiet(state, -1); });)
   return device::quiet_status(coop, state, call.name);
 }
 
@@ -428,7 +431,7 @@ GSHMEM_FN int quiet_status(const Caller& call, Coop coop) {
 GSHMEM_FN void signal_counted_reset(const Caller& call, std::uint64_t* sig_addr) {
   const int me = call.state.my_pe;
   signal_op(call, {sig_addr, 0, GSHMEM_SIGNAL_SET}, me);
-  GSHMEM_ORDER(checker->quiet(call.state, me);)
+  GSHMEM_ORDER_CALL(checker->quiet(call.state, me);)
   if (!set_is_mapped(call.state, me)) quiet(call);
 }
 
@@ -448,28 +451,36 @@ template <class Coop>
 GSHMEM_FN void barrier_all(const Caller& call, Coop coop) {
   const State& state = call.state;
   GSHMEM_BY_HOST_OPS(void, team_call(CallKind::kBarrier, call, GSHMEM_TEAM_WORLD))
-  GSHMEM_ORDER(order::by_group(coop, [&] { checker->quiet(state, -1); });)
+  GSHMEM_ORDER_CALL(order::by_group(coop, [&] { checker->quiet(state, -1); });)
+  GSHMEM_WATCH(order::enter(watch, coop);)
   device::barrier_all(coop, state, call.name);
+  GSHMEM_WATCH(order::leave(watch, coop, true);)
 }
 
 template <class Coop>
 GSHMEM_FN void sync_all(const Caller& call, Coop coop) {
   const State& state = call.state;
   GSHMEM_BY_HOST_OPS(void, team_call(CallKind::kSync, call, GSHMEM_TEAM_WORLD))
+  GSHMEM_WATCH(order::enter(watch, coop);)
   device::sync_all(coop, state, call.name);
+  GSHMEM_WATCH(order::leave(watch, coop, true);)
 }
 
 /// A barrier of a team: returns 0, or a status if it had to end early.
 template <class Coop>
 GSHMEM_FN int barrier(const Caller& call, Coop coop, int team) {
   GSHMEM_ON_HOST_OPS(return host_sync(*ops, CallKind::kBarrier, call, team);)
-  GSHMEM_ORDER(order::by_group(coop, [&] { checker->quiet(call.state, -1); });)
-  return device::team_barrier(coop, call.state, call.name, team);
+  GSHMEM_ORDER_CALL(order::by_group(coop, [&] { checker->quiet(call.state, -1); });)
+  const int status = device::team_barrier(coop, call.state, call.name, team);
+  GSHMEM_WATCH(order::leave(watch, coop, false);)
+  return status;
 }
 template <class Coop>
 GSHMEM_FN int team_sync(const Caller& call, Coop coop, int team) {
   GSHMEM_ON_HOST_OPS(return host_sync(*ops, CallKind::kSync, call, team);)
-  return device::team_sync(coop, call.state, call.name, team);
+  const int status = device::team_sync(coop, call.state, call.name, team);
+  GSHMEM_WATCH(order::leave(watch, coop, false);)
+  return status;
 }
 
 GSHMEM_FN int my_pe(const Caller& call) { return call.state.my_pe; }

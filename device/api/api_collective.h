@@ -2,6 +2,7 @@
 // and finds the team. A part of api.h.
 #pragma once
 
+#include "order_calls.h"
 #include "../collective/collective_check.h"
 #include "../pe/caller.h"
 #include "../pe/check.h"
@@ -36,6 +37,8 @@ GSHMEM_FN int alltoall(const Caller& call, Coop coop, int handle, void* dest, co
   GSHMEM_BY_HOST_OPS(
       int, Call::collective(CallKind::kAlltoall, call.name, handle, dest, source, n.bytes()))
   GSHMEM_FIT(&device::alltoall<Coop>, Coop, TeamCall);
+  GSHMEM_WATCH(const std::size_t all = n.bytes() * static_cast<std::size_t>(team->n_pes);
+               order::collective(watch, coop, dest, all, source, all);)
   const TeamCall of = at_own_part({&call.state, call.name, team, dest, source, n.bytes()});
   return checked_collective(coop, of, call_of(CallKind::kAlltoall), of.bytes,
                             [&] { return device::alltoall(coop, of); });
@@ -51,6 +54,8 @@ GSHMEM_FN int broadcast(const Caller& call, Coop coop, int handle, void* dest, c
   GSHMEM_BY_HOST_OPS(
       int, Call::collective(CallKind::kBroadcast, call.name, handle, dest, source, n.bytes(), root))
   GSHMEM_FIT(&device::broadcast<Coop>, Coop, TeamCall, int);
+  GSHMEM_WATCH(
+      order::collective(watch, coop, dest, n.bytes(), source, root == team->my_pe ? n.bytes() : 0);)
   const TeamCall of{&call.state, call.name, team, dest, source, n.bytes()};
   return checked_collective(coop, of, call_of(CallKind::kBroadcast, root), of.bytes,
                             [&] { return device::broadcast(coop, of, root); });
@@ -66,6 +71,9 @@ GSHMEM_FN int fcollect(const Caller& call, Coop coop, int handle, void* dest, co
   GSHMEM_BY_HOST_OPS(
       int, Call::collective(CallKind::kFcollect, call.name, handle, dest, source, n.bytes()))
   GSHMEM_FIT(&device::fcollect<Coop>, Coop, TeamCall);
+  GSHMEM_WATCH(order::collective(watch, coop, dest,
+                                 n.bytes() * static_cast<std::size_t>(team->n_pes), source,
+                                 n.bytes());)
   const TeamCall of{&call.state, call.name, team, dest, source, n.bytes()};
   return checked_collective(coop, of, call_of(CallKind::kFcollect), of.bytes,
                             [&] { return device::fcollect(coop, of); });
@@ -81,6 +89,7 @@ GSHMEM_FN int collect(const Caller& call, Coop coop, int handle, void* dest, con
   GSHMEM_BY_HOST_OPS(
       int, Call::collective(CallKind::kCollect, call.name, handle, dest, source, n.bytes()))
   GSHMEM_FIT(&device::collect<Coop>, Coop, TeamCall);
+  GSHMEM_WATCH(order::collective(watch, coop, dest, 0, source, n.bytes());)
   const TeamCall of{&call.state, call.name, team, dest, source, n.bytes()};
   return checked_collective(coop, of, call_of(CallKind::kCollect), 0,
                             [&] { return device::collect(coop, of); });
@@ -107,6 +116,7 @@ GSHMEM_FN int alltoalls(const Caller& call, Coop coop, int handle, void* dest, c
   })
   using W = typename WordOf<kSize>::type;
   GSHMEM_FIT(&device::alltoalls<W, Coop>, Coop, TeamCall, Strides);
+  GSHMEM_WATCH(order::collective(watch, coop, dest, 0, source, 0);)
   const TeamCall of{&call.state, call.name, team, dest, source, n.bytes()};
   return checked_collective(coop, of, call_of(CallKind::kAlltoalls), of.bytes,
                             [&] { return device::alltoalls<W>(coop, of, strides); });
@@ -155,6 +165,8 @@ GSHMEM_FN int reduction_by(const Caller& call, Coop coop, int handle, void* dest
   })
   TeamCall of{&call.state, call.name, team, dest, source, n.bytes()};
   if (kKind == CallKind::kReducescatter) of = at_own_part(of);
+  GSHMEM_WATCH(order::collective(watch, coop, dest, n.bytes(), source,
+                                 n.bytes() * static_cast<std::size_t>(parts));)
   return checked_collective(coop, of, call_of(kKind, op, type), of.bytes,
                             [&] { return reduce_by<kKind, W>(coop, of, reducer); });
 }

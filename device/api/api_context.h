@@ -39,13 +39,12 @@ GSHMEM_FN Result nothing() {
 
 // Defines the Caller of a function NAME that returns RET, as `call`, by the kind of the function.
 #define GSHMEM_CALLER_STD(NAME, RET) \
-  const ::gshmem::api::Caller call = ::gshmem::api::ambient_caller(GSHMEM_TEXT(NAME))
+  ::gshmem::api::Caller call = ::gshmem::api::ambient_caller(GSHMEM_TEXT(NAME))
 #define GSHMEM_CALLER_SHM(NAME, RET) GSHMEM_CALLER_STD(NAME, RET)
 #define GSHMEM_CALLER_EXT(NAME, RET) GSHMEM_CALLER_STD(NAME, RET)
 #define GSHMEM_CALLER_OWN(NAME, RET) GSHMEM_CALLER_STD(NAME, RET)
-#define GSHMEM_CALLER_HANDLE(NAME, RET, ...)                         \
-  const ::gshmem::api::Caller call =                                 \
-      ::gshmem::api::context_caller(GSHMEM_TEXT(NAME), __VA_ARGS__); \
+#define GSHMEM_CALLER_HANDLE(NAME, RET, ...)                                                  \
+  ::gshmem::api::Caller call = ::gshmem::api::context_caller(GSHMEM_TEXT(NAME), __VA_ARGS__); \
   if (!::gshmem::api::usable(call)) return ::gshmem::api::nothing<RET>()
 #define GSHMEM_CALLER_CTX_STD(NAME, RET) GSHMEM_CALLER_HANDLE(NAME, RET, "ctx", ctx, pe)
 #define GSHMEM_CALLER_CTX_EXT(NAME, RET) GSHMEM_CALLER_HANDLE(NAME, RET, "ctx", ctx, pe)
@@ -55,12 +54,32 @@ GSHMEM_FN Result nothing() {
   GSHMEM_CALLER_HANDLE(NAME, RET, "ctx", ctx)
 #define GSHMEM_CALLER_QP(NAME, RET) GSHMEM_CALLER_HANDLE(NAME, RET, "qp", qp)
 // Defines the function of a row of functions.def for nvcc, under the name NAME.
-#define GSHMEM_DEVICE_FUNCTION(NAME, KIND, RET, STEM, PARAMS, CALL) \
-  GSHMEM_WHEN_CALLED GSHMEM_FN RET NAME PARAMS {                    \
-    GSHMEM_FIT_FUNCTION(NAME);                                      \
-    GSHMEM_CALLER_##KIND(GSHMEM_NAME_##KIND(STEM), RET);            \
-    return ::gshmem::api::CALL;                                     \
+#define GSHMEM_DEVICE_FUNCTION(NAME, KIND, RET, STEM, PARAMS, CALL)     \
+  GSHMEM_WHEN_CALLED GSHMEM_FN RET NAME GSHMEM_PARAMS_AND_SITE PARAMS { \
+    GSHMEM_FIT_FUNCTION(NAME);                                          \
+    GSHMEM_CALLER_##KIND(GSHMEM_NAME_##KIND(STEM), RET);                \
+    GSHMEM_KEEP_SITE(call);                                             \
+    return ::gshmem::api::CALL;                                         \
   }
+#if defined(GSHMEM_WATCH_ON)
+// Parameters that are "void" have nothing after this word, so that the "()" calls a macro.
+#define GSHMEM_PARAMS_AND_SITE(...)                                                        \
+  GSHMEM_SITE_PASTE(GSHMEM_SITE_AFTER_, GSHMEM_IS_VOID(GSHMEM_SITE_FIRST(__VA_ARGS__, ~))) \
+  (__VA_ARGS__)
+#define GSHMEM_SITE_AFTER_0(...) (__VA_ARGS__ GSHMEM_SITE)
+#define GSHMEM_SITE_AFTER_1(...) (GSHMEM_ONLY_SITE)
+#define GSHMEM_SITE_FIRST(FIRST, ...) FIRST
+#define GSHMEM_SITE_SECOND(FIRST, SECOND, ...) SECOND
+#define GSHMEM_IS_VOID(FIRST) GSHMEM_IS_VOID_(GSHMEM_SITE_PASTE(GSHMEM_VOID_, FIRST)(), 0, ~)
+#define GSHMEM_IS_VOID_(...) GSHMEM_SITE_SECOND(__VA_ARGS__)
+#define GSHMEM_VOID_void() ~, 1
+#define GSHMEM_SITE_PASTE(A, B) GSHMEM_SITE_PASTE_(A, B)
+#define GSHMEM_SITE_PASTE_(A, B) A##B
+#define GSHMEM_KEEP_SITE(CALL) CALL.file = gshmem_file, CALL.line = gshmem_line
+#else
+#define GSHMEM_PARAMS_AND_SITE(...) (__VA_ARGS__)
+#define GSHMEM_KEEP_SITE(CALL)
+#endif
 
 namespace gshmem::api {
 
@@ -125,7 +144,7 @@ template <class Coop>
 GSHMEM_FN void pe_quiet(const Caller& call, Coop coop, int pe) {
   if (!check_arguments(call.state, call.name, ToPe{pe})) return;
   GSHMEM_BY_HOST_OPS(void, Call::quiet(call.name, &call.state))
-  GSHMEM_ORDER(order::by_group(coop, [&] { checker->quiet(call.state, pe); });)
+  GSHMEM_ORDER_CALL(order::by_group(coop, [&] { checker->quiet(call.state, pe); });)
   coop.sync();
   fence_complete_system();
   flush_queues(coop, call.state, call.name, pe);
@@ -200,11 +219,11 @@ GSHMEM_FN void qp_quiet(const Caller& call, Coop coop, int pe, Handles handles) 
                     [&](const State& state) { (void)ops->run(Call::quiet(call.name, &state)); });
     return;
   })
-  GSHMEM_ORDER(order::by_group(coop, [&] {
-                 for_each_handle(call, handles, [&](const State& state) {
-                   checker->quiet(state, pe == GSHMEMX_PE_ALL ? -1 : pe);
-                 });
-               });)
+  GSHMEM_ORDER_CALL(order::by_group(coop, [&] {
+                      for_each_handle(call, handles, [&](const State& state) {
+                        checker->quiet(state, pe == GSHMEMX_PE_ALL ? -1 : pe);
+                      });
+                    });)
   coop.sync();
   fence_complete_system();
   for_each_handle(call, handles,

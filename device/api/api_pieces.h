@@ -100,6 +100,35 @@ inline Call record_of(const ListCall& list, int num_blocks) {
 
 }  // namespace gshmem::api
 
+#if defined(GSHMEM_WATCH_ON)
+namespace gshmem::device::order {
+
+/// Its pieces, which its signal comes after.
+template <class Coop>
+GSHMEM_FN void list(const Watch& watch, Coop coop, const ListCall& call) {
+  by_group(coop, [&] {
+    if (call.has_signal) {
+      look_at_signal(watch, call.pe);
+      tell_word(watch, call.word, call.pe, call.op == AmoOp::kAdd);
+    }
+    GSHMEM_NO_UNROLL
+    for (std::size_t i = 0; i < call.count; ++i) {
+      const Piece& piece = call.list[i];
+      const Range to = range_of(piece.dest, piece.bytes);
+      const Range from = range_of(piece.source, piece.bytes);
+      const OrderKind put = call.has_signal ? OrderKind::kPutSignal : OrderKind::kPut;
+      const Use use = call.is_put ? Use{from, to, call.pe, put}
+                                  : Use{to, from, call.pe, OrderKind::kGet, false};
+      if (piece.bytes == 0) continue;
+      look(watch, use);
+      if (call.is_put || !call.blocking) note(watch, use, !call.blocking);
+    }
+  });
+}
+
+}  // namespace gshmem::device::order
+#endif
+
 #if defined(GSHMEM_ORDER_ON)
 namespace gshmem::device::order {
 
@@ -154,6 +183,7 @@ GSHMEM_FN void list_as(const Caller& call, Coop coop, Pieces pieces, int pe) {
                       AmoOp::kSet,
                       nullptr,
                       0};
+  GSHMEM_WATCH(order::list(watch, coop, list);)
   move_list(coop, list, pieces.num_blocks);
 }
 template <Completion kCompletion, bool kPut, class Coop>
@@ -173,6 +203,7 @@ GSHMEM_FN void list_signal_as(const Caller& call, Coop coop, Pieces pieces, Sign
                       signal.op == GSHMEM_SIGNAL_SET ? AmoOp::kSet : AmoOp::kAdd,
                       signal.address,
                       signal.value};
+  GSHMEM_WATCH(order::list(watch, coop, list);)
   move_list(coop, list, pieces.num_blocks);
 }
 

@@ -2,6 +2,7 @@
 // says what these functions are.
 #pragma once
 
+#include "order_calls.h"
 #include "../core/wait.h"
 #include "../ops/signal.h"
 #include "../pe/caller.h"
@@ -24,13 +25,17 @@ GSHMEM_FN ValueOfEach<T> each(const T* values) {
 GSHMEM_FN std::uint64_t signal_fetch(const Caller& call, const std::uint64_t* sig_addr) {
   const State& state = call.state;
   if (!check_arguments(state, call.name, word("sig_addr", sig_addr))) return 0;
-  return load_sync(sig_addr);
+  const std::uint64_t value = load_sync(sig_addr);
+  GSHMEM_WATCH(order::acquire(watch);)
+  return value;
 }
 
 GSHMEM_FN std::uint64_t signal_wait_until(const Caller& call, const std::uint64_t* sig_addr,
                                           int cmp, std::uint64_t cmp_value) {
   const State& state = call.state;
   if (!check_arguments(state, call.name, Comparison{cmp}, word("sig_addr", sig_addr))) return 0;
+  GSHMEM_WATCH(std::uint64_t seen = 0;
+               if (order::await(watch, sig_addr, cmp, cmp_value, &seen)) return seen;)
   return device::signal_wait_until(state, call.name, sig_addr, cmp, cmp_value);
 }
 
@@ -38,6 +43,7 @@ template <class T>
 GSHMEM_FN void wait_until(const Caller& call, const T* ivar, int cmp, T cmp_value) {
   const State& state = call.state;
   if (!check_arguments(state, call.name, Comparison{cmp}, word("ivar", ivar))) return;
+  GSHMEM_WATCH(T seen{}; if (order::await(watch, ivar, cmp, cmp_value, &seen)) return;)
   device::wait_until(state, call.name, ivar, cmp, cmp_value);
 }
 
@@ -46,7 +52,9 @@ GSHMEM_FN int test(const Caller& call, const T* ivar, int cmp, T cmp_value) {
   const State& state = call.state;
   if (!check_arguments(state, call.name, Comparison{cmp}, word("ivar", ivar))) return 0;
   GSHMEM_ORDER(return device::test(ivar, cmp, cmp_value) ? 1 : 0;)
-  return compare(load_sync(ivar), cmp, cmp_value) ? 1 : 0;
+  const bool is_met = compare(load_sync(ivar), cmp, cmp_value);
+  GSHMEM_WATCH(if (is_met) order::acquire(watch);)
+  return is_met ? 1 : 0;
 }
 
 /// An array of the caller with an entry for every variable.
@@ -78,14 +86,17 @@ GSHMEM_FN void wait_until_all(const Caller& call, const T* ivars, std::size_t ne
                               const int* status, int cmp, Values values) {
   const WaitSet<T> set{ivars, nelems, status, cmp, values};
   if (check_set(call, set, values)) device::wait_until_all(call.state, call.name, set);
+  GSHMEM_WATCH(order::acquire(watch);)
 }
 
 template <class T, class Values>
 GSHMEM_FN std::size_t wait_until_any(const Caller& call, const T* ivars, std::size_t nelems,
                                      const int* status, int cmp, Values values) {
   const WaitSet<T> set{ivars, nelems, status, cmp, values};
-  return check_set(call, set, values) ? device::wait_until_any(call.state, call.name, set)
-                                      : SIZE_MAX;
+  const std::size_t found =
+      check_set(call, set, values) ? device::wait_until_any(call.state, call.name, set) : SIZE_MAX;
+  GSHMEM_WATCH(order::acquire(watch);)
+  return found;
 }
 
 template <class T, class Values>
@@ -93,9 +104,11 @@ GSHMEM_FN std::size_t wait_until_some(const Caller& call, const T* ivars, std::s
                                       std::size_t* indices, const int* status, int cmp,
                                       Values values) {
   const WaitSet<T> set{ivars, nelems, status, cmp, values};
-  return check_set(call, set, values, Local{entries("indices", indices, nelems)})
-             ? device::wait_until_some(call.state, call.name, set, indices)
-             : 0;
+  const std::size_t count = check_set(call, set, values, Local{entries("indices", indices, nelems)})
+                                ? device::wait_until_some(call.state, call.name, set, indices)
+                                : 0;
+  GSHMEM_WATCH(order::acquire(watch);)
+  return count;
 }
 
 /// Also returns true for a set in which no element takes part (OpenSHMEM 1.5, section 9.10).
@@ -103,23 +116,29 @@ template <class T, class Values>
 GSHMEM_FN int test_all(const Caller& call, const T* ivars, std::size_t nelems, const int* status,
                        int cmp, Values values) {
   const WaitSet<T> set{ivars, nelems, status, cmp, values};
-  return check_set(call, set, values) && device::test_all(set) ? 1 : 0;
+  const bool are_met = check_set(call, set, values) && device::test_all(set);
+  GSHMEM_WATCH(if (are_met) order::acquire(watch);)
+  return are_met ? 1 : 0;
 }
 
 template <class T, class Values>
 GSHMEM_FN std::size_t test_any(const Caller& call, const T* ivars, std::size_t nelems,
                                const int* status, int cmp, Values values) {
   const WaitSet<T> set{ivars, nelems, status, cmp, values};
-  return check_set(call, set, values) ? device::test_any(set) : SIZE_MAX;
+  const std::size_t found = check_set(call, set, values) ? device::test_any(set) : SIZE_MAX;
+  GSHMEM_WATCH(if (found != SIZE_MAX) order::acquire(watch);)
+  return found;
 }
 
 template <class T, class Values>
 GSHMEM_FN std::size_t test_some(const Caller& call, const T* ivars, std::size_t nelems,
                                 std::size_t* indices, const int* status, int cmp, Values values) {
   const WaitSet<T> set{ivars, nelems, status, cmp, values};
-  return check_set(call, set, values, Local{entries("indices", indices, nelems)})
-             ? device::test_some(set, indices)
-             : 0;
+  const std::size_t count = check_set(call, set, values, Local{entries("indices", indices, nelems)})
+                                ? device::test_some(set, indices)
+                                : 0;
+  GSHMEM_WATCH(if (count != 0) order::acquire(watch);)
+  return count;
 }
 
 }  // namespace gshmem::api

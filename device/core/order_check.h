@@ -1,6 +1,7 @@
-// The seam of the order checker (docs/order-check.md): where calls of the API tell it what they
-// start, order and await. Included by the API layer and by waits. Invariant: there is nothing of it
-// but in code for ThreadSanitizer, and that does nothing but with GSHMEM_CHECK=order.
+// The seam of the order checkers (docs/order-check.md): where calls of the API tell them what they
+// start, order and await. Included by the API layer and by waits. Invariant: there is nothing of
+// them but in code for ThreadSanitizer, which does nothing but with GSHMEM_CHECK=order, and in code
+// that is compiled with -DGSHMEM_CHECK_ORDER (device/api/order_watch.h).
 #pragma once
 
 #if defined(__has_feature)
@@ -12,12 +13,13 @@
 #define GSHMEM_HAS_ORDER_CHECK
 #endif
 
-// GSHMEM_ORDER(code): `code` runs with `checker` where the order is checked.
-#if defined(__CUDACC__) || !defined(GSHMEM_HAS_ORDER_CHECK)
-#define GSHMEM_ORDER(...)
-#else
+#if defined(GSHMEM_HAS_ORDER_CHECK) && !defined(__CUDACC__)
 #define GSHMEM_ORDER_ON
+#elif defined(GSHMEM_CHECK_ORDER)
+#define GSHMEM_WATCH_ON
+#endif
 
+#if defined(GSHMEM_ORDER_ON) || defined(GSHMEM_WATCH_ON)
 #include <gshmem/abi/state.h>
 
 #include "call_record.h"
@@ -27,7 +29,7 @@
 
 namespace gshmem::device::order {
 
-/// A put or get of `count` elements, with addresses where their owners have them.
+/// A put or get of `count` elements. ThreadSanitizer has addresses where their owners have them.
 struct Transfer {
   const abi::DeviceState* state;  ///< of the context
   int pe;
@@ -40,6 +42,16 @@ struct Transfer {
   std::uint64_t signal_value = 0;
   AmoOp signal_op = AmoOp::kSet;
 };
+
+}  // namespace gshmem::device::order
+#endif
+
+// GSHMEM_ORDER(code): `code` runs with `checker` where ThreadSanitizer checks the order.
+#if !defined(GSHMEM_ORDER_ON)
+#define GSHMEM_ORDER(...)
+#else
+namespace gshmem::device::order {
+
 /// An atomic that fetches nothing.
 struct Update {
   const abi::DeviceState* state;

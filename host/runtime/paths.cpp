@@ -29,11 +29,13 @@ Paths::Paths(const Config& config, control::Plane& plane, Gpu* gpu, abi::DeviceS
                         other, group().host_of(other).c_str(), group().host_of(0).c_str()));
 }
 
-void Paths::open(std::uint64_t symmetric_bytes, std::uint64_t host_room) {
+void Paths::open(std::uint64_t symmetric_bytes, std::uint64_t host_room,
+                 std::uint64_t noted_bytes) {
   host_room_ = host_room;
   if (gpu_) agree_on_sharing();
-  make_window(abi::kInternalBytes + symmetric_bytes + Teams::bytes_at_end(config_.teams));
-  publish();
+  const std::uint64_t at_end = Teams::bytes_at_end(config_.teams) + noted_bytes;
+  make_window(abi::kInternalBytes + symmetric_bytes + at_end);
+  publish(at_end);
 }
 
 /// With MPS kernels of different processes run concurrently, and no limit is needed.
@@ -122,9 +124,9 @@ void Paths::make_window(std::uint64_t bytes) {
                                    .place = std::move(place)});
 }
 
-void Paths::publish() {
+void Paths::publish(std::uint64_t bytes_at_end) {
   state_.heap = window_->heap();
-  state_.heap_bytes = window_->bytes() - Teams::bytes_at_end(config_.teams);
+  state_.heap_bytes = window_->bytes() - bytes_at_end;
   state_.stride = window_->stride();
   p2p::MappedSet set =
       p2p::mapped_set(window_->pes(), window_->mapped(), state_.my_pe, state_.n_pes);

@@ -27,11 +27,12 @@ class Paths {
   /// GSHMEMX_ERROR_NOT_SUPPORTED when variables leave PEs without a path, whatever the hardware; it
   /// names the hosts or the variables.
   Paths(const Config& config, control::Plane& plane, Gpu* gpu, abi::DeviceState& state);
-  /// Collective. In CPU mode a heap may grow to `host_room` bytes. Maps the heaps and fills in what
+  /// Collective. In CPU mode a heap may grow to `host_room` bytes. At its very end are
+  /// `noted_bytes`, for abi::OrderShadow. Maps the heaps and fills in what
   /// device code knows about mapped PEs and about this one's number among them. Errors:
   /// GSHMEMX_ERROR_GPU_NOT_SELECTED for too many PEs on a GPU, those of the window, and
   /// GSHMEMX_ERROR_NOT_SUPPORTED for a PE without a path.
-  void open(std::uint64_t symmetric_bytes, std::uint64_t host_room);
+  void open(std::uint64_t symmetric_bytes, std::uint64_t host_room, std::uint64_t noted_bytes);
   /// Unmaps the heaps, in the GPU's context.
   void close() { window_.reset(); }
 
@@ -59,7 +60,7 @@ class Paths {
   [[nodiscard]] p2p::FabricUse fabric_use(const std::vector<int>& local_groups) const;
   [[nodiscard]] std::uint64_t bytes_to_lend(std::uint64_t heap_bytes, std::size_t slots) const;
   void make_window(std::uint64_t bytes);
-  void publish();
+  void publish(std::uint64_t bytes_at_end);
 
   /// The data about its GPU that a PE sends to the others.
   struct GpuUse {

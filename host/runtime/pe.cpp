@@ -1,5 +1,7 @@
 #include "host/runtime/pe.h"
 
+#include <gshmem/abi/order_shadow.h>
+
 #include "host/base/log.h"
 #include "host/base/memory_limit.h"
 #include "host/base/reminder.h"
@@ -213,9 +215,9 @@ void Pe::warn_kernels_lack_gpu(const std::string& why) const {
 /// same on all PEs, as in the next function.
 std::uint64_t Pe::agree_on_mode() {
   struct Mode {
-    std::uint64_t on_gpu, host_room;
+    std::uint64_t on_gpu, host_room, notes_calls;
   };
-  Mode mine{gpu_ ? 1u : 0u, 0};
+  Mode mine{gpu_ ? 1u : 0u, 0, options_.notes_calls ? 1u : 0u};
   if (!gpu_) {
     const auto neighbours = static_cast<std::uint64_t>(group().size());
     mine.host_room = machine_memory() / neighbours;  // growth asks the cgroup, too
@@ -224,8 +226,7 @@ std::uint64_t Pe::agree_on_mode() {
       mine.host_room = std::min(mine.host_room, *limit / neighbours / 16);
     // Under ThreadSanitizer a process has far fewer addresses.
     constexpr std::uint64_t kChecked = std::uint64_t{256} << 30;
-    if (checks_order())
-      mine.host_room = std::min(mine.host_room, kChecked / neighbours);
+    if (checks_order()) mine.host_room = std::min(mine.host_room, kChecked / neighbours);
   }
   const std::vector<Mode> all = allgather(ranks(), mine);
   std::uint64_t room = mine.host_room;
@@ -236,6 +237,7 @@ std::uint64_t Pe::agree_on_mode() {
                        all[pe].on_gpu != 0 ? "on a GPU" : "in CPU mode");
     });
     room = std::min(room, all[pe].host_room);
+    if (all[pe].notes_calls != 0) noted_bytes_ = abi::kOrderBytes;
   }
   return room;
 }
@@ -261,6 +263,18 @@ void Pe::start_order_check() {
 #endif
 }
 
+void Pe::forget_calls() noexcept {
+  abi::Control* const control = state_.control;
+  if (!control || !control->order) return;
+  const std::uint32_t epoch = __atomic_add_fetch(&control->order_epoch, 1, __ATOMIC_RELAXED);
+  if (!gpu_) return __atomic_store_n(&control->order->epoch, epoch, __ATOMIC_RELEASE);
+  try {
+    gpu_->copy(&control->order->epoch, &epoch, sizeof(epoch));
+  } catch (const Error& error) {
+    faults_.raise(error);
+  }
+}
+
 void Pe::agree_on_config() {
   const std::vector<std::uint64_t> mine = config_same_values(options_.config);
   std::vector<std::uint64_t> all(mine.size() * static_cast<std::size_t>(state_.n_pes));
@@ -276,13 +290,14 @@ void Pe::make_memory(std::uint64_t host_room) {
   require(options_.config.registered_size < kAddresses, GSHMEMX_ERROR_OUT_OF_MEMORY,
           strprintf("GSHMEM_REGISTERED_SIZE=%lu: a process has 128T of addresses at most",
                     options_.config.registered_size));
-  paths_->open(symmetric_size, host_room);
+  paths_->open(symmetric_size, host_room, noted_bytes_);
   const p2p::PeerWindow& window = paths_->window();
   heap_ = std::make_unique<SymmetricHeap>(
       SymmetricHeap::Memory{state_.heap, state_.heap_bytes, window.alignment(), gpu_.get()},
       growth(), ranks(), [this] {
         faults_.require_running();
         GSHMEM_ORDER(checker->quiet(state_, -1);)  // such calls are barriers, too
+        forget_calls();
       });
   const CheckChoice check = options_.config.check;
   if (check == CheckChoice::kOn || (check != CheckChoice::kOff && !gpu_))
@@ -291,6 +306,10 @@ void Pe::make_memory(std::uint64_t host_room) {
   if (!gpu_) host_control_ = std::make_unique<abi::Control>();
 
   state_.control = gpu_ ? gpu_->control() : host_control_.get();
+  if (noted_bytes_ != 0) {
+    state_.control->order = reinterpret_cast<abi::OrderShadow*>(
+        state_.heap + state_.heap_bytes + Teams::bytes_at_end(options_.config.teams));
+  }
   state_.timeout_ns = static_cast<std::uint64_t>(options_.config.timeout * 1e9);
   state_.fault_policy = options_.config.fault;
   if (gpu_) {
@@ -299,7 +318,8 @@ void Pe::make_memory(std::uint64_t host_room) {
         [this](const Error& e) { faults_.raise(e); });
     gpu_->complete_memory_calls_on(state_.heap);
     gpu_->zero(state_.heap, abi::kInternalBytes);
-    gpu_->zero(state_.heap + state_.heap_bytes, Teams::bytes_at_end(options_.config.teams));
+    gpu_->zero(state_.heap + state_.heap_bytes,
+               Teams::bytes_at_end(options_.config.teams) + noted_bytes_);
     heap_mapping_ = map_gpu_memory(options_.config.gdrcopy, window.heap(), window.bytes());
     gpu_->set_heap_mapping(heap_mapping_.get());
   }

@@ -38,6 +38,7 @@ struct PeOptions {
   std::optional<Error> bad_config = {};  ///< error of a variable that has its default in `config`
   int cuda_device_id = -1;               ///< -1: the current device, or else by local rank
   bool has_kernels = false;              ///< the program has units with kernels
+  bool notes_calls = false;              ///< a unit was compiled with -DGSHMEM_CHECK_ORDER
   bool by_nvshmem = false;  ///< init was called by NVSHMEM's name, which requires a GPU
   /// Called at the end of init with a complete state, and again with one of magic 0 if init fails
   /// after that. No PE's init ends before it has returned.
@@ -138,6 +139,8 @@ class Pe {
 
   [[nodiscard]] Faults& faults() noexcept { return faults_; }
   [[nodiscard]] Waits& waits() noexcept { return waits_; }
+  /// All calls that are noted are complete (abi::OrderShadow).
+  void forget_calls() noexcept;
   /// Records a fault that a call of a host thread has found.
   void raise(const Error& error) noexcept;
   /// Called when the process ends: completes what host threads have posted, within a time limit.
@@ -203,6 +206,7 @@ class Pe {
   std::unique_ptr<Gpu> gpu_;           ///< null in CPU mode; outlives the memory below
   std::unique_ptr<abi::Control> host_control_;
   std::unique_ptr<Paths> paths_;
+  std::uint64_t noted_bytes_ = 0;             ///< of an abi::OrderShadow; 0: no PE notes its calls
   std::unique_ptr<GpuMapping> heap_mapping_;  ///< null: the copy engine serves the host
   std::unique_ptr<SymmetricHeap> heap_;
   std::vector<abi::RegisteredRange> host_registered_;  ///< rows, in CPU mode

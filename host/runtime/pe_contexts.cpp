@@ -21,6 +21,7 @@ void Pe::make_contexts() {
 void Pe::quiet_context(const abi::DeviceState& context) {
   if (faults_.stopped()) return;
   GSHMEM_ORDER(checker->quiet(context, -1);)
+  forget_calls();
   if (gpu_) {
     (void)gpu_->ops()->run(device::Call::quiet("gshmem_quiet", &context));
   } else {

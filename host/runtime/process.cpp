@@ -40,7 +40,7 @@ struct Process {
   std::vector<Member> members;
   std::vector<Pe*> joining;  ///< PEs in init: kernels know them, host threads do not
   std::vector<const gshmemi_unit*> units;
-  bool is_by_nvshmem = false;
+  bool is_by_nvshmem = false, notes_calls = false;
   std::vector<const gshmemi_unit*> uploading;  ///< pending calls
   int registering = 0;           ///< number of registering units that may use any of these GPUs
   std::uint64_t changes = 0;     ///< number of changes of members and joining
@@ -322,6 +322,12 @@ const gshmemi_cuda* process_cuda_of(const void* func) {
   return nullptr;
 }
 
+bool process_notes_calls() noexcept {
+  Process& p = process();
+  const std::lock_guard lock(p.mutex);
+  return p.notes_calls;
+}
+
 bool process_is_by_nvshmem() noexcept {
   Process& p = process();
   const std::lock_guard lock(p.mutex);
@@ -444,6 +450,13 @@ GSHMEM_EXPORT void gshmemi_by_nvshmem(void) {
   gshmem::Process& p = gshmem::process();
   const std::lock_guard lock(p.mutex);
   p.is_by_nvshmem = true;
+}
+
+GSHMEM_EXPORT int gshmemi_note_calls(void) {
+  gshmem::Process& p = gshmem::process();
+  const std::lock_guard lock(p.mutex);
+  p.notes_calls = true;
+  return 0;
 }
 
 void gshmemi_register_unit(const gshmemi_unit* unit) {

@@ -33,6 +33,8 @@ struct ForkedFrom {
 [[nodiscard]] bool process_has_kernels() noexcept;
 /// The CUDA runtime that knows the kernel `func`, of the units that have registered; null = none.
 [[nodiscard]] const gshmemi_cuda* process_cuda_of(const void* func);
+/// Has a unit been compiled with -DGSHMEM_CHECK_ORDER (gshmemi_note_calls)?
+[[nodiscard]] bool process_notes_calls() noexcept;
 /// Was init called by NVSHMEM's name (gshmemi_by_nvshmem)?
 [[nodiscard]] bool process_is_by_nvshmem() noexcept;
 

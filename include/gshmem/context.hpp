@@ -62,50 +62,57 @@ class Context {
 
   // RMA: OpenSHMEM 1.5, section 9.6
   template <Group G, Element T>
-  GSHMEM_FN void put(G group, T* dest, const T* source, std::size_t count, int pe) const {
-    api::put(caller("put"), group, dest, source, {count, sizeof(T)}, pe);
+  GSHMEM_FN void put(G group, T* dest, const T* source, std::size_t count,
+                     int pe GSHMEM_SITE) const {
+    api::put(caller("put" GSHMEM_HERE), group, dest, source, {count, sizeof(T)}, pe);
   }
   template <Group G, Element T>
-  GSHMEM_FN void put_nbi(G group, T* dest, const T* source, std::size_t count, int pe) const {
-    api::put_nbi(caller("put_nbi"), group, dest, source, {count, sizeof(T)}, pe);
+  GSHMEM_FN void put_nbi(G group, T* dest, const T* source, std::size_t count,
+                         int pe GSHMEM_SITE) const {
+    api::put_nbi(caller("put_nbi" GSHMEM_HERE), group, dest, source, {count, sizeof(T)}, pe);
   }
   template <Group G, Element T>
-  GSHMEM_FN void get(G group, T* dest, const T* source, std::size_t count, int pe) const {
-    api::get(caller("get"), group, dest, source, {count, sizeof(T)}, pe);
+  GSHMEM_FN void get(G group, T* dest, const T* source, std::size_t count,
+                     int pe GSHMEM_SITE) const {
+    api::get(caller("get" GSHMEM_HERE), group, dest, source, {count, sizeof(T)}, pe);
   }
   template <Group G, Element T>
-  GSHMEM_FN void get_nbi(G group, T* dest, const T* source, std::size_t count, int pe) const {
-    api::get_nbi(caller("get_nbi"), group, dest, source, {count, sizeof(T)}, pe);
+  GSHMEM_FN void get_nbi(G group, T* dest, const T* source, std::size_t count,
+                         int pe GSHMEM_SITE) const {
+    api::get_nbi(caller("get_nbi" GSHMEM_HERE), group, dest, source, {count, sizeof(T)}, pe);
   }
   template <Group G, Scalar T>
-  GSHMEM_FN void iput(G group, T* dest, const T* source, device::Strides strides, int pe) const {
-    api::iput<sizeof(T)>(caller("iput"), group, dest, source, strides, pe);
+  GSHMEM_FN void iput(G group, T* dest, const T* source, device::Strides strides,
+                      int pe GSHMEM_SITE) const {
+    api::iput<sizeof(T)>(caller("iput" GSHMEM_HERE), group, dest, source, strides, pe);
   }
   template <Group G, Scalar T>
-  GSHMEM_FN void iget(G group, T* dest, const T* source, device::Strides strides, int pe) const {
-    api::iget<sizeof(T)>(caller("iget"), group, dest, source, strides, pe);
+  GSHMEM_FN void iget(G group, T* dest, const T* source, device::Strides strides,
+                      int pe GSHMEM_SITE) const {
+    api::iget<sizeof(T)>(caller("iget" GSHMEM_HERE), group, dest, source, strides, pe);
   }
   template <Scalar T>
-  GSHMEM_FN void p(T* dest, std::type_identity_t<T> value, int pe) const {
-    api::p(caller("p"), dest, value, pe);
+  GSHMEM_FN void p(T* dest, std::type_identity_t<T> value, int pe GSHMEM_SITE) const {
+    api::p(caller("p" GSHMEM_HERE), dest, value, pe);
   }
   template <Scalar T>
-  GSHMEM_FN T g(const T* source, int pe) const {
-    return api::g(caller("g"), source, pe);
+  GSHMEM_FN T g(const T* source, int pe GSHMEM_SITE) const {
+    return api::g(caller("g" GSHMEM_HERE), source, pe);
   }
 
   // Lists of pieces: gshmem's own
-#define GSHMEM_CONTEXT_LIST(NAME)                                                                  \
-  template <Group G>                                                                               \
-  GSHMEM_FN void NAME(G group, const gshmemx_piece_t* pieces, std::size_t npieces, int pe) const { \
-    api::NAME(caller(#NAME), group, {pieces, npieces}, pe);                                        \
+#define GSHMEM_CONTEXT_LIST(NAME)                                                  \
+  template <Group G>                                                               \
+  GSHMEM_FN void NAME(G group, const gshmemx_piece_t* pieces, std::size_t npieces, \
+                      int pe GSHMEM_SITE) const {                                  \
+    api::NAME(caller(#NAME GSHMEM_HERE), group, {pieces, npieces}, pe);            \
   }
 #define GSHMEM_CONTEXT_LIST_SIGNAL(NAME)                                                          \
   template <Group G>                                                                              \
   GSHMEM_FN void NAME(G group, const gshmemx_piece_t* pieces, std::size_t npieces, Signal signal, \
-                      int pe) const {                                                             \
-    api::NAME(caller(#NAME), group, {pieces, npieces}, {signal.address, signal.value, signal.op}, \
-              pe);                                                                                \
+                      int pe GSHMEM_SITE) const {                                                 \
+    api::NAME(caller(#NAME GSHMEM_HERE), group, {pieces, npieces},                                \
+              {signal.address, signal.value, signal.op}, pe);                                     \
   }
   GSHMEM_CONTEXT_LIST(putv)
   GSHMEM_CONTEXT_LIST(putv_nbi)
@@ -120,69 +127,70 @@ class Context {
   // Signals: section 9.8
   template <Group G, Element T>
   GSHMEM_FN void put_signal(G group, T* dest, const T* source, std::size_t count, Signal signal,
-                            int pe) const {
-    api::put_signal(caller("put_signal"), group, dest, source, {count, sizeof(T)},
+                            int pe GSHMEM_SITE) const {
+    api::put_signal(caller("put_signal" GSHMEM_HERE), group, dest, source, {count, sizeof(T)},
                     {signal.address, signal.value, signal.op}, pe);
   }
   template <Group G, Element T>
   GSHMEM_FN void put_signal_nbi(G group, T* dest, const T* source, std::size_t count, Signal signal,
-                                int pe) const {
-    api::put_signal_nbi(caller("put_signal_nbi"), group, dest, source, {count, sizeof(T)},
-                        {signal.address, signal.value, signal.op}, pe);
+                                int pe GSHMEM_SITE) const {
+    api::put_signal_nbi(caller("put_signal_nbi" GSHMEM_HERE), group, dest, source,
+                        {count, sizeof(T)}, {signal.address, signal.value, signal.op}, pe);
   }
-  GSHMEM_FN void signal(Signal signal, int pe) const {
-    api::signal_op(caller("signal"), {signal.address, signal.value, signal.op}, pe);
+  GSHMEM_FN void signal(Signal signal, int pe GSHMEM_SITE) const {
+    api::signal_op(caller("signal" GSHMEM_HERE), {signal.address, signal.value, signal.op}, pe);
   }
-  GSHMEM_FN std::uint64_t signal_fetch(const std::uint64_t* address) const {
-    return api::signal_fetch(caller("signal_fetch"), address);
+  GSHMEM_FN std::uint64_t signal_fetch(const std::uint64_t* address GSHMEM_SITE) const {
+    return api::signal_fetch(caller("signal_fetch" GSHMEM_HERE), address);
   }
   GSHMEM_FN std::uint64_t signal_wait_until(const std::uint64_t* address, Cmp cmp,
-                                            std::uint64_t value) const {
-    return api::signal_wait_until(caller("signal_wait_until"), address, static_cast<int>(cmp),
-                                  value);
+                                            std::uint64_t value GSHMEM_SITE) const {
+    return api::signal_wait_until(caller("signal_wait_until" GSHMEM_HERE), address,
+                                  static_cast<int>(cmp), value);
   }
 
   // Atomics: section 9.7
   template <AtomicWord T>
-  GSHMEM_FN T atomic_fetch(const T* source, int pe) const {
-    return api::amo_fetch(caller("atomic_fetch"), source, pe);
+  GSHMEM_FN T atomic_fetch(const T* source, int pe GSHMEM_SITE) const {
+    return api::amo_fetch(caller("atomic_fetch" GSHMEM_HERE), source, pe);
   }
   template <AtomicWord T>
-  GSHMEM_FN void atomic_set(T* dest, std::type_identity_t<T> value, int pe) const {
-    api::amo_set(caller("atomic_set"), dest, value, pe);
+  GSHMEM_FN void atomic_set(T* dest, std::type_identity_t<T> value, int pe GSHMEM_SITE) const {
+    api::amo_set(caller("atomic_set" GSHMEM_HERE), dest, value, pe);
   }
   template <AtomicWord T>
-  GSHMEM_FN T atomic_swap(T* dest, std::type_identity_t<T> value, int pe) const {
-    return api::amo_swap(caller("atomic_swap"), dest, value, pe);
+  GSHMEM_FN T atomic_swap(T* dest, std::type_identity_t<T> value, int pe GSHMEM_SITE) const {
+    return api::amo_swap(caller("atomic_swap" GSHMEM_HERE), dest, value, pe);
   }
   template <AtomicInteger T>
   GSHMEM_FN T atomic_compare_swap(T* dest, std::type_identity_t<T> cond,
-                                  std::type_identity_t<T> value, int pe) const {
-    return api::amo_compare_swap(caller("atomic_compare_swap"), dest, cond, value, pe);
+                                  std::type_identity_t<T> value, int pe GSHMEM_SITE) const {
+    return api::amo_compare_swap(caller("atomic_compare_swap" GSHMEM_HERE), dest, cond, value, pe);
   }
-#define GSHMEM_CONTEXT_AMO(OP, CONCEPT)                                                 \
-  template <CONCEPT T>                                                                  \
-  GSHMEM_FN void atomic_##OP(T* dest, std::type_identity_t<T> value, int pe) const {    \
-    api::amo_##OP(caller("atomic_" #OP), dest, value, pe);                              \
-  }                                                                                     \
-  template <CONCEPT T>                                                                  \
-  GSHMEM_FN T atomic_fetch_##OP(T* dest, std::type_identity_t<T> value, int pe) const { \
-    return api::amo_fetch_##OP(caller("atomic_fetch_" #OP), dest, value, pe);           \
+#define GSHMEM_CONTEXT_AMO(OP, CONCEPT)                                                          \
+  template <CONCEPT T>                                                                           \
+  GSHMEM_FN void atomic_##OP(T* dest, std::type_identity_t<T> value, int pe GSHMEM_SITE) const { \
+    api::amo_##OP(caller("atomic_" #OP GSHMEM_HERE), dest, value, pe);                           \
+  }                                                                                              \
+  template <CONCEPT T>                                                                           \
+  GSHMEM_FN T atomic_fetch_##OP(T* dest, std::type_identity_t<T> value, int pe GSHMEM_SITE)      \
+      const {                                                                                    \
+    return api::amo_fetch_##OP(caller("atomic_fetch_" #OP GSHMEM_HERE), dest, value, pe);        \
   }
   template <AtomicWord T>
-  GSHMEM_FN void atomic_add(T* dest, std::type_identity_t<T> value, int pe) const {
+  GSHMEM_FN void atomic_add(T* dest, std::type_identity_t<T> value, int pe GSHMEM_SITE) const {
     if constexpr (AtomicInteger<T>) {
-      api::amo_add(caller("atomic_add"), dest, value, pe);
+      api::amo_add(caller("atomic_add" GSHMEM_HERE), dest, value, pe);
     } else {
-      api::amo_add_float(caller("atomic_add"), dest, value, pe);
+      api::amo_add_float(caller("atomic_add" GSHMEM_HERE), dest, value, pe);
     }
   }
   template <AtomicWord T>
-  GSHMEM_FN T atomic_fetch_add(T* dest, std::type_identity_t<T> value, int pe) const {
+  GSHMEM_FN T atomic_fetch_add(T* dest, std::type_identity_t<T> value, int pe GSHMEM_SITE) const {
     if constexpr (AtomicInteger<T>) {
-      return api::amo_fetch_add(caller("atomic_fetch_add"), dest, value, pe);
+      return api::amo_fetch_add(caller("atomic_fetch_add" GSHMEM_HERE), dest, value, pe);
     } else {
-      return api::amo_fetch_add_float(caller("atomic_fetch_add"), dest, value, pe);
+      return api::amo_fetch_add_float(caller("atomic_fetch_add" GSHMEM_HERE), dest, value, pe);
     }
   }
   GSHMEM_CONTEXT_AMO(and, AtomicBits)
@@ -192,91 +200,100 @@ class Context {
 
   // Waiting: section 9.10
   template <WaitWord T>
-  GSHMEM_FN void wait_until(const T* ivar, Cmp cmp, std::type_identity_t<T> value) const {
-    api::wait_until(caller("wait_until"), ivar, static_cast<int>(cmp), value);
+  GSHMEM_FN void wait_until(const T* ivar, Cmp cmp,
+                            std::type_identity_t<T> value GSHMEM_SITE) const {
+    api::wait_until(caller("wait_until" GSHMEM_HERE), ivar, static_cast<int>(cmp), value);
   }
   template <WaitWord T>
-  GSHMEM_FN bool test(const T* ivar, Cmp cmp, std::type_identity_t<T> value) const {
-    return api::test(caller("test"), ivar, static_cast<int>(cmp), value) != 0;
+  GSHMEM_FN bool test(const T* ivar, Cmp cmp, std::type_identity_t<T> value GSHMEM_SITE) const {
+    return api::test(caller("test" GSHMEM_HERE), ivar, static_cast<int>(cmp), value) != 0;
   }
 
   // Order: sections 9.9 and 9.11
-  GSHMEM_FN void fence() const { api::fence(caller("fence")); }
-  GSHMEM_FN void quiet() const { api::quiet(caller("quiet")); }
+  GSHMEM_FN void fence(GSHMEM_ONLY_SITE) const { api::fence(caller("fence" GSHMEM_HERE)); }
+  GSHMEM_FN void quiet(GSHMEM_ONLY_SITE) const { api::quiet(caller("quiet" GSHMEM_HERE)); }
   /// `group` is a Thread, Warp or Block.
   template <Group G>
-  [[nodiscard]] GSHMEM_FN int quiet_status(G group) const {
-    return api::quiet_status(caller("quiet_status"), group);
+  [[nodiscard]] GSHMEM_FN int quiet_status(G group GSHMEM_SITE) const {
+    return api::quiet_status(caller("quiet_status" GSHMEM_HERE), group);
   }
   template <Group G>
-  GSHMEM_FN void barrier_all(G group) const {
-    api::barrier_all(caller("barrier_all"), group);
+  GSHMEM_FN void barrier_all(G group GSHMEM_SITE) const {
+    api::barrier_all(caller("barrier_all" GSHMEM_HERE), group);
   }
   template <Group G>
-  GSHMEM_FN void sync_all(G group) const {
-    api::sync_all(caller("sync_all"), group);
+  GSHMEM_FN void sync_all(G group GSHMEM_SITE) const {
+    api::sync_all(caller("sync_all" GSHMEM_HERE), group);
   }
 
   // Shared memory for copies: gshmemx_give_smem
-  GSHMEM_FN void give_smem(void* smem, std::size_t size) const {
-    api::give_smem(caller("give_smem"), smem, size);
+  GSHMEM_FN void give_smem(void* smem, std::size_t size GSHMEM_SITE) const {
+    api::give_smem(caller("give_smem" GSHMEM_HERE), smem, size);
   }
-  GSHMEM_FN void release_smem() const { api::release_smem(caller("release_smem")); }
+  GSHMEM_FN void release_smem(GSHMEM_ONLY_SITE) const {
+    api::release_smem(caller("release_smem" GSHMEM_HERE));
+  }
 
   // Teams: sections 9.4 and 9.9. The calls return 0, or a status.
   template <Group G>
-  GSHMEM_FN int barrier(G group, gshmem_team_t team) const {
-    return api::barrier(caller("barrier"), group, team);
+  GSHMEM_FN int barrier(G group, gshmem_team_t team GSHMEM_SITE) const {
+    return api::barrier(caller("barrier" GSHMEM_HERE), group, team);
   }
   template <Group G>
-  GSHMEM_FN int team_sync(G group, gshmem_team_t team) const {
-    return api::team_sync(caller("team_sync"), group, team);
+  GSHMEM_FN int team_sync(G group, gshmem_team_t team GSHMEM_SITE) const {
+    return api::team_sync(caller("team_sync" GSHMEM_HERE), group, team);
   }
-  GSHMEM_FN int team_my_pe(gshmem_team_t team) const {
-    return api::team_my_pe(caller("team_my_pe"), team);
+  GSHMEM_FN int team_my_pe(gshmem_team_t team GSHMEM_SITE) const {
+    return api::team_my_pe(caller("team_my_pe" GSHMEM_HERE), team);
   }
-  GSHMEM_FN int team_n_pes(gshmem_team_t team) const {
-    return api::team_n_pes(caller("team_n_pes"), team);
+  GSHMEM_FN int team_n_pes(gshmem_team_t team GSHMEM_SITE) const {
+    return api::team_n_pes(caller("team_n_pes" GSHMEM_HERE), team);
   }
   GSHMEM_FN int team_translate_pe(gshmem_team_t src_team, int src_pe,
-                                  gshmem_team_t dest_team) const {
-    return api::team_translate_pe(caller("team_translate_pe"), src_team, src_pe, dest_team);
+                                  gshmem_team_t dest_team GSHMEM_SITE) const {
+    return api::team_translate_pe(caller("team_translate_pe" GSHMEM_HERE), src_team, src_pe,
+                                  dest_team);
   }
 
   // Collectives: section 9.9. All members make the call. The calls return 0, or a status.
   template <Group G, Element T>
   GSHMEM_FN int alltoall(G group, gshmem_team_t team, T* dest, const T* source,
-                         std::size_t count) const {
-    return api::alltoall(caller("alltoall"), group, team, dest, source, {count, sizeof(T)});
+                         std::size_t count GSHMEM_SITE) const {
+    return api::alltoall(caller("alltoall" GSHMEM_HERE), group, team, dest, source,
+                         {count, sizeof(T)});
   }
   template <Group G, Element T>
   GSHMEM_FN int broadcast(G group, gshmem_team_t team, T* dest, const T* source, std::size_t count,
-                          int root) const {
-    return api::broadcast(caller("broadcast"), group, team, dest, source, {count, sizeof(T)}, root);
+                          int root GSHMEM_SITE) const {
+    return api::broadcast(caller("broadcast" GSHMEM_HERE), group, team, dest, source,
+                          {count, sizeof(T)}, root);
   }
   template <Group G, Element T>
   GSHMEM_FN int fcollect(G group, gshmem_team_t team, T* dest, const T* source,
-                         std::size_t count) const {
-    return api::fcollect(caller("fcollect"), group, team, dest, source, {count, sizeof(T)});
+                         std::size_t count GSHMEM_SITE) const {
+    return api::fcollect(caller("fcollect" GSHMEM_HERE), group, team, dest, source,
+                         {count, sizeof(T)});
   }
   template <Group G, Element T>
   GSHMEM_FN int collect(G group, gshmem_team_t team, T* dest, const T* source,
-                        std::size_t count) const {
-    return api::collect(caller("collect"), group, team, dest, source, {count, sizeof(T)});
+                        std::size_t count GSHMEM_SITE) const {
+    return api::collect(caller("collect" GSHMEM_HERE), group, team, dest, source,
+                        {count, sizeof(T)});
   }
   template <Group G, Scalar T>
   GSHMEM_FN int alltoalls(G group, gshmem_team_t team, T* dest, const T* source,
-                          device::Strides strides) const {
-    return api::alltoalls<sizeof(T)>(caller("alltoalls"), group, team, dest, source, strides);
+                          device::Strides strides GSHMEM_SITE) const {
+    return api::alltoalls<sizeof(T)>(caller("alltoalls" GSHMEM_HERE), group, team, dest, source,
+                                     strides);
   }
   /// Reductions of integers and floating-point types of up to 8 bytes, including those of 16 bits;
   /// sum and prod of complex types; maxloc of gshmem_double2_t. Scans use kSum.
-#define GSHMEM_CONTEXT_REDUCTION(NAME, KIND)                                                     \
-  template <ReduceOp kOp, Group G, Element T>                                                    \
-  GSHMEM_FN int NAME(G group, gshmem_team_t team, T* dest, const T* source, std::size_t count)   \
-      const {                                                                                    \
-    return api::reduction<device::CallKind::KIND, kOp>(caller(#NAME), group, team, dest, source, \
-                                                       count);                                   \
+#define GSHMEM_CONTEXT_REDUCTION(NAME, KIND)                                                   \
+  template <ReduceOp kOp, Group G, Element T>                                                  \
+  GSHMEM_FN int NAME(G group, gshmem_team_t team, T* dest, const T* source,                    \
+                     std::size_t count GSHMEM_SITE) const {                                    \
+    return api::reduction<device::CallKind::KIND, kOp>(caller(#NAME GSHMEM_HERE), group, team, \
+                                                       dest, source, count);                   \
   }
   GSHMEM_CONTEXT_REDUCTION(reduce, kReduce)
   GSHMEM_CONTEXT_REDUCTION(reducescatter, kReducescatter)
@@ -285,7 +302,9 @@ class Context {
 #undef GSHMEM_CONTEXT_REDUCTION
 
  private:
-  GSHMEM_FN api::Caller caller(const char* name) const { return {state_, name}; }
+  GSHMEM_FN api::Caller caller(const char* name GSHMEM_SITE_PARAMS) const {
+    return {state_, name GSHMEM_HERE};
+  }
 
   const abi::DeviceState& state_;
 };

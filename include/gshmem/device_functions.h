@@ -1,9 +1,9 @@
-// The functions of functions.def for units that nvcc compiles. Included by gshmem.h, at its end.
+// The functions of functions.def for units that have them inline. Included by gshmem.h, at its end.
 #pragma once
 
 #include "gshmem.h"
 
-#if defined(__CUDACC__)
+#if defined(GSHMEM_INLINE_FUNCTIONS)
 #define GSHMEM_BLOCKS 0  // those of blocks.h: they would add a tenth to nvcc's time for this header
 #if defined(GSHMEM_PLAIN_FUNCTIONS) && GSHMEM_PLAIN_FUNCTIONS
 #include <gshmem/device/api/register_bound_kernels.h>

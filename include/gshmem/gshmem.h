@@ -29,6 +29,11 @@
 #include "types.h"
 #include "uniqueid.h"
 
+// Units of nvcc have them as inline functions, and so have those with -DGSHMEM_CHECK_ORDER.
+#if defined(__CUDACC__) || (defined(__cplusplus) && defined(GSHMEM_CHECK_ORDER))
+#define GSHMEM_INLINE_FUNCTIONS
+#endif
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -161,7 +166,7 @@ GSHMEM_EXPORT int gshmem_ctx_get_team(gshmem_ctx_t ctx, gshmem_team_t* team);
 #endif
 
 #include <gshmem/functions.h>
-#if defined(__CUDACC__)
+#if defined(GSHMEM_INLINE_FUNCTIONS)
 #include <gshmem/device/api/api_context.h>
 #include <gshmem/device/core/registrar.h>
 #endif
@@ -176,6 +181,6 @@ GSHMEM_EXPORT int gshmem_ctx_get_team(gshmem_ctx_t ctx, gshmem_team_t* team);
 
 // nvshmem.h defines GSHMEM_WITHOUT_DEVICE_FUNCTIONS, since a unit that has NVSHMEM's names compiles
 // longer with both. Such a unit has these functions by including this header again.
-#if defined(__CUDACC__) && defined(GSHMEM_IS_DECLARED) && !defined(GSHMEM_WITHOUT_DEVICE_FUNCTIONS)
+#if defined(GSHMEM_INLINE_FUNCTIONS) && defined(GSHMEM_IS_DECLARED) && !defined(GSHMEM_WITHOUT_DEVICE_FUNCTIONS)
 #include "device_functions.h"
 #endif

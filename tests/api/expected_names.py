@@ -45,7 +45,7 @@ NVSHMEM_X = "hostlib_init_attr hostlib_finalize".split()
 LAUNCH_X = ["collective_launch", "collective_launch_attr", "collective_launch_query_gridsize"]
 # Functions of the library that headers and programs use, and that users do not call.
 INTERNAL = ("gshmemi_ambient gshmemi_host_fault gshmemi_register_unit gshmemi_unregister_unit "
-            "gshmemi_abi_number gshmemi_agree_status gshmemi_by_nvshmem "
+            "gshmemi_abi_number gshmemi_agree_status gshmemi_by_nvshmem gshmemi_note_calls "
             "gshmemi_enter_gpu gshmemi_leave_gpu gshmemi_launch_on_host gshmemi_run_threads").split()
 
 

@@ -324,6 +324,9 @@ CUresult launch(CUfunction function, unsigned, unsigned, unsigned, unsigned thre
 CUresult set_bytes(CUdeviceptr to, unsigned char value, std::size_t bytes, CUstream) {
   return std::memset(reinterpret_cast<void*>(to), value, bytes), CUDA_SUCCESS;
 }
+CUresult set_words(CUdeviceptr to, unsigned value, std::size_t words, CUstream) {
+  return std::fill_n(reinterpret_cast<unsigned*>(to), words, value), CUDA_SUCCESS;
+}
 CUresult copy(CUdeviceptr to, CUdeviceptr from, std::size_t bytes, CUstream stream) {
   const std::lock_guard lock(mutex);
   const ServiceRequest none{device::Call(device::CallKind::kCopy, ""), nullptr, ""};
@@ -440,6 +443,7 @@ void* find_in_heaps(const std::string& name) {
       {"cuMemFree", address_of(free_memory)},
       {"cuMemsetD8Async", address_of(set_bytes)},
       {"cuMemcpyBatchAsync", std::getenv("CUDA_DOUBLE_OLD") ? nullptr : address_of(copy_batch)},
+      {"cuMemsetD32Async", address_of(set_words)},
       {"cuMemcpyAsync", address_of(copy)}};
   const auto found = functions.find(name);
   return found == functions.end() ? nullptr : found->second;

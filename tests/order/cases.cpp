@@ -15,6 +15,9 @@ struct Case {
   bool races;
 };
 constexpr Case kCases[] = {
+#define FREE(PROGRAM) {PROGRAM, false},
+#define RACE(PROGRAM) {PROGRAM, true},
+#define CALLS(PROGRAM) {PROGRAM, true},
 #include "cases.def"
 };
 

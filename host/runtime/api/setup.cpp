@@ -185,6 +185,7 @@ void init(unsigned flags, const gshmemx_init_attr_t* attr) {
     options.publish_state = process_publish_state;
     options.has_kernels = process_has_kernels();
     options.by_nvshmem = process_is_by_nvshmem();
+    options.notes_calls = process_notes_calls();
     // A bad value is reported to all PEs. It may be the reason why a bootstrap cannot be created.
     std::unique_ptr<bootstrap::Bootstrap> boot;
     try {

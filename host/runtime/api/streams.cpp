@@ -31,15 +31,22 @@ class InStream final : public device::HostOps {
     const std::uint64_t answer =
         gpu ? gpu->run_in(stream_, call)
             : device::execute(device::Thread{}, *ambient_.state, call.name, call);
+    if (pe && !gpu && orders(call.kind)) pe->forget_calls();
     ambient_.ops = this;
     return answer;
   }
   bool reads(const void* memory) override { return !usual_ || usual_->reads(memory); }
 
  private:
-  [[maybe_unused]] static bool completes(device::CallKind kind) {
+  static bool completes(device::CallKind kind) {
     using device::CallKind;
     return kind == CallKind::kQuiet || kind == CallKind::kQuietStatus || kind == CallKind::kBarrier;
+  }
+
+  static bool orders(device::CallKind kind) {
+    using device::CallKind;
+    return completes(kind) || kind == CallKind::kSync || kind == CallKind::kWait ||
+           device::is_collective(kind);
   }
 
   gshmemx_stream_t stream_;

@@ -1,5 +1,7 @@
 #include "host/runtime/gpu/host_ops.h"
 
+#include <gshmem/abi/order_shadow.h>
+
 #include <gshmem/constants.h>
 #include <gshmem/device/pe/p2p.h>
 
@@ -112,12 +114,15 @@ std::uint64_t CudaHostOps::run(const Call& call) {
       return load(call.source, call.width);
     case CallKind::kQuiet:
       complete(call.context);
+      forget_calls(nullptr);
       return 0;
     case CallKind::kQuietStatus:
+      forget_calls(nullptr);
       return static_cast<std::uint64_t>(complete_status(call.context));
     case CallKind::kBarrier:
     case CallKind::kSync:
       complete();
+      forget_calls(nullptr);
       return static_cast<std::uint64_t>(sync_(call.name, call.team));
     case CallKind::kAlltoall:
     case CallKind::kBroadcast:
@@ -128,6 +133,7 @@ std::uint64_t CudaHostOps::run(const Call& call) {
     case CallKind::kReducescatter:
     case CallKind::kInscan:
     case CallKind::kExscan:
+      forget_calls(nullptr);
       return serve_collective(call);
     case CallKind::kWait:  // host threads wait by device/core/wait.h, which loads words
       return 0;
@@ -286,6 +292,19 @@ std::uint64_t CudaHostOps::load(const void* address, std::size_t width) {
     value = *word_;
   });
   return value;
+}
+
+/// Kernels that run later take the calls that they have noted for complete.
+void CudaHostOps::forget_calls(const CUstream* stream) {
+  abi::Control* const control = state_.control;
+  if (!control || !control->order) return;
+  const std::uint32_t epoch = __atomic_add_fetch(&control->order_epoch, 1, __ATOMIC_RELAXED);
+  const auto word = reinterpret_cast<CUdeviceptr>(&control->order->epoch);
+  if (stream) return GSHMEM_CU(&cuda_, cuMemsetD32Async, word, epoch, 1, *stream);
+  guarded([&] {
+    GSHMEM_CU(&cuda_, cuMemsetD32Async, word, epoch, 1, stream_);
+    GSHMEM_CU(&cuda_, cuStreamSynchronize, stream_);
+  });
 }
 
 std::uint64_t CudaHostOps::serve(const Call& call) {

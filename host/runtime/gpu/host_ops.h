@@ -80,6 +80,8 @@ class CudaHostOps final : public device::HostOps {
   /// Completes everything that was started, and what kernels have posted to the queues of the
   /// context.
   void complete(const abi::DeviceState* context = nullptr);
+  /// All calls that are noted are complete (abi::OrderShadow): now, or when `stream` gets there.
+  void forget_calls(const CUstream* stream);
   /// Does what complete() does, but an error is returned, and no kernel traps.
   [[nodiscard]] int complete_status(const abi::DeviceState* context);
   void launch_on_queues(const device::Call& quiet, const abi::DeviceState* context);

@@ -143,7 +143,13 @@ std::uint64_t CudaHostOps::leave(CUstream stream, const Call& call) {
 
 std::uint64_t CudaHostOps::run_in(CUstream stream, const Call& call) {
   std::uint64_t answer = 0;
-  const int status = in_context([&] { answer = leave(stream, call); });
+  const bool orders = call.kind == CallKind::kQuiet || call.kind == CallKind::kQuietStatus ||
+                      call.kind == CallKind::kBarrier || call.kind == CallKind::kSync ||
+                      call.kind == CallKind::kWait || is_collective(call.kind);
+  const int status = in_context([&] {
+    answer = leave(stream, call);
+    if (orders) forget_calls(&stream);
+  });
   const bool has_status =
       call.kind == CallKind::kBarrier || call.kind == CallKind::kSync || is_collective(call.kind);
   return has_status && status != GSHMEMX_SUCCESS ? static_cast<std::uint64_t>(status) : answer;

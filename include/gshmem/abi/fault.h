@@ -87,7 +87,10 @@ struct Control {
   /// queue_poll).
   std::uint32_t bad_completions;
   std::uint32_t asked;  ///< 1: a queue has to be connected (FirstUse); the host resets it
-  std::uint32_t reserved[12];
+  /// In this PE's heap; null unless the program is compiled with -DGSHMEM_CHECK_ORDER.
+  struct OrderShadow* order;
+  std::uint32_t order_epoch;  ///< the last OrderShadow::epoch; for the host
+  std::uint32_t reserved[9];
   FaultRecord fault;       ///< from device code; if both are published, this one is reported
   FaultRecord host_fault;  ///< from the library on the host
   WaitRecord waits[kWaits];

@@ -1,5 +1,6 @@
 // Tests what calls on a stream put into it: the one intended launch or copy, in that stream only,
 // without waiting. Tests their errors, too.
+#include <gshmem/abi/order_shadow.h>
 #include <gshmem/gshmem.hpp>
 
 #include "tests/unit/gpu_memory/four_gpus.h"
@@ -10,7 +11,10 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
+
+extern "C" int gshmemi_note_calls(void);
 
 using namespace gshmem;
 using device::CallKind;
@@ -269,4 +273,30 @@ TEST_CASE("memory_that_kernels_do_not_reach_is_a_fault") {
     CHECK(gshmemx_last_fault(&fault) == GSHMEMX_ERROR_INVALID_VALUE);
     CHECK_THAT(fault.message, Catch::StartsWith(row.says) && Catch::Contains("cudaHostRegister"));
   }
+}
+
+TEST_CASE("calls_that_kernels_note_are_forgotten_when_a_stream_or_the_host_completes_them") {
+  (void)gshmemi_note_calls();  // as a unit with -DGSHMEM_CHECK_ORDER does
+  Job job;
+  const device::State& state = *gshmemi_ambient()->state;
+  const abi::OrderShadow* const shadow = state.control->order;
+  REQUIRE(shadow != nullptr);
+  CHECK(reinterpret_cast<const char*>(shadow) >= state.heap + state.heap_bytes);
+  CHECK(shadow->head == 0);
+  std::uint32_t before = shadow->epoch;
+  const auto is_new = [&] { return std::exchange(before, shadow->epoch) != shadow->epoch; };
+  (void)only_launch(job.left_by(gshmemx_quiet_on_stream), "gshmemx_quiet_on_stream");
+  CHECK(is_new());
+  (void)only_launch(job.left_by(gshmemx_barrier_all_on_stream), "gshmemx_barrier_all_on_stream");
+  CHECK(is_new());
+  (void)job.left_by([&](gshmemx_stream_t s) {
+    gshmemx_int_put_on_stream(job.as<int>(0), job.as<int>(64), 8, 0, s);
+  });
+  CHECK(!is_new());
+  gshmem_quiet();
+  CHECK(is_new());
+  gshmem_barrier_all();
+  CHECK(is_new());
+  gshmem_free(gshmem_malloc(64));
+  CHECK(is_new());
 }
