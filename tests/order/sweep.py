@@ -1,0 +1,200 @@
+"""Takes each fence, quiet, wait and barrier out of examples/ and tests/spmd in turn, and runs what is left under gshmem-check:
+sweep.py BUILD [--every N] [FILE...], where BUILD is a build for ThreadSanitizer with examples and tests. By hand; a file takes minutes.
+
+A file is compiled once: each statement with such a call becomes `if (sweep_keeps(K)) ...`, and K is left out when the
+environment has GSHMEM_SWEEP=K. Every removal is one of
+  reported  gshmem-check names a race
+  ends      no report, but the program fails, or hangs: nobody overlooks that
+  harmless  a row of sweep.tsv says why the specification orders all of it without the call
+  SILENT    neither: the checker misses it, or a row is missing
+The programs as they are must have no report. Exit status 0: no original is reported, and at least 95 % of those that are not harmless and do not
+end are reported.
+"""
+import argparse
+import collections
+import json
+import os
+import pathlib
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+CHECK = ROOT / "host/tools/check/gshmem-check"
+CALL = re.compile(r"(?:[A-Za-z_]\w*(?:\(\))?(?:\.|->|::))*\w*(?:fence|quiet|wait_until|barrier)\w*(?:<[^<>;]*>)?\(")
+EXAMPLES = {"ring": ["3"], "histogram": ["3"], "allreduce_pipeline": ["3"], "halo2d": ["3"], "key_exchange": ["3"], "moe": ["3"],
+            "gemm_reduce_scatter": ["3"]}
+KEEPS = """#ifndef GSHMEM_SWEEP_KEEPS
+#define GSHMEM_SWEEP_KEEPS
+#include <cstdlib>
+inline bool sweep_keeps(int number) {
+  static const int left_out = std::getenv("GSHMEM_SWEEP") ? std::atoi(std::getenv("GSHMEM_SWEEP")) : 0;
+  return number != left_out;
+}
+#endif
+"""
+Removal = collections.namedtuple("Removal", "file line text")
+
+
+def end_of_call(text, at):
+    """The place after the parenthesis that ends the call whose arguments begin at `at`."""
+    depth = 1
+    while depth and at < len(text):
+        depth += {"(": 1, ")": -1}.get(text[at], 0)
+        at += 1
+    return at
+
+
+def take_apart(path, removals):
+    """The text of a file in which every removable statement has a number, which is its place in `removals`."""
+    text, out, done = path.read_text(), [], 0
+    for found in CALL.finditer(text):
+        if found.start() < done:
+            continue
+        before = text[:found.start()]
+        line = before[before.rfind("\n") + 1:]
+        if "//" in line or "#" in line or line.count('"') % 2:
+            continue
+        begin = len(before.rstrip())
+        begins = before[:begin].endswith((";", "{", "}", ")", "else")) or re.search(r"(case [\w:]+|default):$", before[:begin])
+        end = end_of_call(text, found.end())
+        if before[:begin].endswith("(void)"):
+            begin -= len("(void)")
+            begins = True
+        else:
+            begin = found.start()
+        if not begins or text[end:end + 1] != ";":
+            continue  # its value is used, or it is a definition
+        removals.append(Removal(str(path.relative_to(ROOT)), text.count("\n", 0, found.start()) + 1,
+                                " ".join(text[begin:end].split())))
+        out += [text[done:begin], f"if (sweep_keeps({len(removals)})) ", text[begin:end]]
+        done = end
+    return KEEPS + f'#line 1 "{path}"\n' + "".join(out) + text[done:]
+
+
+class Program:
+    """A program of the build, some of whose files are compiled again."""
+
+    def __init__(self, build, target, folder, files):
+        self.removals = []
+        lines = subprocess.run(["ninja", "-C", str(build), "-t", "commands", target], capture_output=True, text=True,
+                               check=True).stdout.splitlines()
+        link = next(line for line in reversed(lines) if f"-o bin/{target} " in line)
+        for line in lines:
+            if f"/{target}.dir/" not in line or " -c " not in line:
+                continue
+            words = shlex.split(line)
+            source, output = words[words.index("-c") + 1], words[words.index("-o") + 1]
+            made = self.mutate(pathlib.Path(source), folder, files)
+            if not made:
+                continue
+            new = folder / (output.replace("/", "_"))
+            words[words.index("-c") + 1], words[words.index("-o") + 1] = str(made), str(new)
+            for option in ("-include", "-MT", "-MF"):
+                if option in words:
+                    at = words.index(option)
+                    del words[at:at + 2]
+            words = [word for word in words if word not in ("-Winvalid-pch", "-MD", "-Werror")] + ["-w"]
+            print(f"compiling {output}", file=sys.stderr)
+            subprocess.run(words, cwd=build, check=True)
+            link = link.replace(f" {output}", f" {new}")
+        self.path = folder / target
+        link = link.replace(f"-o bin/{target} ", f"-o {self.path} ")
+        subprocess.run(link, shell=True, cwd=build, check=True)
+
+    def mutate(self, source, folder, files):
+        """The source, or the batch of sources, with those of `files` taken apart; None if it has none of them."""
+        parts = [source]
+        if not str(source).startswith(str(ROOT / "tests")) and not str(source).startswith(str(ROOT / "examples")) or \
+                source.suffix == ".cxx" or source.name.startswith("batch_"):
+            parts = [ROOT / found if not found.startswith("/") else pathlib.Path(found)
+                     for found in re.findall(r'#include "([^"]+)"', source.read_text())]
+        if not any(part in files for part in parts):
+            return None
+        batch = ""
+        for part in parts:
+            if part in files:
+                copy = folder / f"{part.stem}_taken_apart.cpp"
+                copy.write_text(take_apart(part, self.removals))
+                part = copy
+            batch += f'#include "{part}"\n'
+        made = folder / f"batch_of_{source.stem}.cpp"
+        made.write_text(batch)
+        return made
+
+
+def run(program, arguments, number, folder):
+    """Returns the pairs of places that are found, and the exit status; None: it does not end."""
+    report = folder / "report.json"
+    report.unlink(missing_ok=True)
+    command = [sys.executable, str(CHECK), "--json", str(report), str(program), *arguments]
+    environment = dict(os.environ, GSHMEM_SWEEP=str(number), GSHMEM_TIMEOUT="20", GSHMEM_LOG="none")
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+    try:
+        status = process.wait(timeout=90)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, 2)  # gshmem-check then prints what was found
+        try:
+            process.wait(timeout=20)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, 9)
+            process.wait()
+        status = None
+    found = json.loads(report.read_text())["findings"] if report.exists() else []
+    return {tuple(f"{pathlib.Path(side['file']).name}:{side['line']}" for side in each["accesses"]) for each in found}, status
+
+
+def bodies(path):
+    """SPMD_TESTs of a file."""
+    return re.findall(r"SPMD_TEST\((\w+)\)", path.read_text())
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("build", type=pathlib.Path)
+    parser.add_argument("--every", type=int, default=1, help="try one of so many removals")
+    parser.add_argument("files", nargs="*", type=pathlib.Path)
+    options = parser.parse_args()
+    files = [path.resolve() for path in options.files] or \
+        [ROOT / "examples" / f"{name}.cpp" for name in EXAMPLES] + sorted((ROOT / "tests/spmd").glob("*.cpp"))
+    harmless = {tuple(line.split("\t")[:2]): line.split("\t")[2] for line in (HERE / "sweep.tsv").read_text().splitlines()
+                if line and not line.startswith("#")}
+    counts, bad = collections.Counter(), 0
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        programs = [Program(options.build, path.stem, folder, [path]) for path in files if path.parent.name == "examples"]
+        of_spmd = [path for path in files if path.parent.name == "spmd"]
+        if of_spmd:
+            programs.append(Program(options.build, "spmd", folder, of_spmd))
+        for program in programs:
+            by_file = {path: bodies(path) for path in of_spmd} if program.path.name == "spmd" else {}
+
+            def arguments(file):
+                if not by_file:
+                    return EXAMPLES[program.path.name]
+                return ["--mode", "threads", "--pes", "3", "--device", "cpu", "--sample", "8",
+                        *by_file[ROOT / file]]
+
+            originals = {}
+            for file in dict.fromkeys(removal.file for removal in program.removals):
+                originals[file], status = run(program.path, arguments(file), 0, folder)
+                print(f"{file}: status {status}, reports on the original: {sorted(originals[file])}", flush=True)
+                bad += len(originals[file])
+            for number, removal in enumerate(program.removals, 1):
+                if number % options.every:
+                    continue
+                found, status = run(program.path, arguments(removal.file), number, folder)
+                key = (removal.file, removal.text)
+                outcome = "reported" if found - originals[removal.file] else "ends" if status != 0 else "harmless" if key in harmless else "SILENT"
+                counts[outcome] += 1
+                print(f"{outcome}\t{removal.file}:{removal.line}\t{removal.text}", flush=True)
+    print(dict(counts), file=sys.stderr)
+    wrong = counts["reported"] + counts["SILENT"]
+    return 0 if not bad and counts["reported"] >= 0.95 * wrong else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
