@@ -10,7 +10,9 @@ sources=$(dirname "${BASH_SOURCE[0]}")/registers/kernels.cu
 later='fence\.\(acquire\|release\)\.'
 complete='fence\.sc\.sys;'
 for isa in 82 86; do
-  "$nvcc" -std=c++20 -O1 "-arch=sm_$architecture" -ptx "-DGSHMEM_PTX_ISA=$isa" "$@" -o "$out/$isa.ptx" "$sources"
+  part=()
+  [[ $isa == 82 ]] || part=(-DORDER_ALONE)
+  "$nvcc" -std=c++20 -O1 "-arch=sm_$architecture" -ptx "-DGSHMEM_PTX_ISA=$isa" "${part[@]}" "$@" -o "$out/$isa.ptx" "$sources"
   for call in quiet ctx_quiet qp_quiet; do
     if ! grep -q "$complete" <(sed -n "/\.entry STREAM_$call(/,/^}/p" "$out/$isa.ptx"); then
       echo "$call of PTX ISA $isa: no $complete"
@@ -25,4 +27,5 @@ if grep "$later" "$out/82.ptx"; then
 fi
 # Leaves out the hints of later compilers, which are no instructions.
 sed -i 's/^\.version .*/.version 8.2/; /\.pragma "used_bytes_mask/d' "$out/82.ptx"
-"$(dirname "$nvcc")/ptxas" "-arch=sm_$architecture" -O0 -o "$out/82.cubin" "$out/82.ptx"
+# As relocatable code each function is assembled once, not for each kernel that calls it.
+"$(dirname "$nvcc")/ptxas" -c "-arch=sm_$architecture" -O0 -o "$out/82.cubin" "$out/82.ptx"

@@ -1,5 +1,5 @@
 // Kernels that make one call each, by family: check_registers.py checks that a block of 1024
-// threads can run each, as a whole program and as relocatable code.
+// threads can run each, as a whole program and as relocatable code. PART leaves one of three parts.
 #include <gshmem/blocks.h>
 #include <gshmem/gshmem.h>
 #include <gshmem/tile.hpp>
@@ -35,6 +35,11 @@ __device__ const T* from(const Work* work) {
 #define CALL(NAME, ...) \
   extern "C" __global__ void CALL_##NAME(const Work* w) { __VA_ARGS__; }
 #define STATUS(NAME, ...) CALL(NAME, *w->states = __VA_ARGS__)
+#if defined(PART)
+#define HAS_PART(NUMBER) (PART == NUMBER)
+#else
+#define HAS_PART(NUMBER) 1
+#endif
 
 // Collectives, with types whose words have 1 to 16 bytes.
 #define REDUCTION(FORM, NAME, T) STATUS(NAME, FORM##NAME(w->team, to<T>(w), from<T>(w), w->n))
@@ -51,13 +56,18 @@ __device__ const T* from(const Work* work) {
   REDUCTION(FORM, float_sum_reducescatter##SUFFIX, float)                                        \
   REDUCTION(FORM, double_sum_inscan##SUFFIX, double)                                             \
   REDUCTION(FORM, float_sum_exscan##SUFFIX, float)
+#if HAS_PART(0)
 COLLECTIVES(gshmem_, )
-COLLECTIVES(gshmemx_, _warp)
-COLLECTIVES(gshmemx_, _block)
 REDUCTION(gshmem_, half_sum_reduce, gshmem_half_t)
 REDUCTION(gshmem_, complexd_prod_reduce, gshmem_complexd_t)
+#endif
+#if HAS_PART(1)
+COLLECTIVES(gshmemx_, _warp)
+COLLECTIVES(gshmemx_, _block)
 REDUCTION(gshmemx_, double2_maxloc_reduce_block, gshmem_double2_t)
+#endif
 
+#if HAS_PART(2)
 // Locks, blocks with gaps, atomics of all kinds, waits on several words.
 CALL(set_lock, gshmem_set_lock(w->lock))
 STATUS(test_lock, gshmem_test_lock(w->lock))
@@ -130,3 +140,4 @@ TILE_OF_TEAM(sum_reduce, gshmem_half_t, NVLS_ONE_SHOT_PULL_NBI, 0)
 TILE_OF_TEAM(sum_reduce_block, gshmem_half_t, NVLS_TWO_SHOT_PUSH_NBI, w->pe, 0)
 TILE_OF_TEAM(max_reduce_warpgroup, gshmem_bfloat16_t, NVLS_ONE_SHOT_PULL_NBI, 0)
 TILE_OF_TEAM(min_rooted_reduce_warp, float, NVLS_ONE_SHOT_PULL_NBI, w->pe, 0)
+#endif

@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
 """Compares the registers of kernels that might communicate with those of the same kernels alone.
 
-Usage: check_registers.py NVCC ARCHITECTURE [NVCC-FLAG...]
+Usage: check_registers.py [--all] NVCC ARCHITECTURE [NVCC-FLAG...]
 
 Compiles kernels.cu and calls.cu as whole programs and as relocatable code, which it links (-rdc=true:
 what ptxas says of a kernel there is without what the kernel calls), prints tables, and exits 1 when
-a kernel exceeds its limit.
+a kernel exceeds its limit. In whole programs ptxas takes a second for each of the large calls, so
+that of calls.cu a third is compiled that way, a day's own; with --all it is all of it.
 Registers are counted as the hardware hands them out: per thread in steps of 8 (CUDA C++ Programming
 Guide, occupancy: allocation unit of 256 per warp).
 """
+import datetime
 import os
 import re
 import subprocess
@@ -27,8 +29,6 @@ OF_TEAM = re.compile(r"(team_sync|barrier)(_warp|_block)?")
 WIDE_LIMIT, MARCH_OF_TEAM = 16, 32
 # Copies by threads and warps trade registers for bandwidth (device/pe/copy.h), bursts trade them for messages.
 LARGE = re.compile(r"(ctx_)?(putmem|getmem)(_signal)?(_nbi)?(_warp)?|burst(_warp)?")
-# Copies that cost as little as the others with the depth of a block's copies.
-SHALLOW = {"putmem", "putmem_warp"}
 # The registers that it may cost after linking more than in a whole program.
 LINKED = 8
 KERNEL = re.compile(r"(?:entry function|properties for) '(\w+)'")
@@ -47,12 +47,12 @@ def registers(nvcc, flags, unit="kernels.cu", linked=False):
     """Returns {kernel: registers} as reported by ptxas, or by nvlink after linking."""
     source = os.path.join(os.path.dirname(os.path.abspath(__file__)), unit)
     with tempfile.TemporaryDirectory() as folder:
-        made = os.path.join(folder, "made.o")
+        made = os.path.join(folder, "made.cubin")
         if linked:
-            run([nvcc, *flags, "-rdc=true", "-c", "-o", made, source])
+            run([nvcc, *flags, "-rdc=true", "-cubin", "-o", made, source])
             architecture = [flag for flag in flags if flag.startswith("-arch")]
-            report = run([nvcc, *architecture, "-dlink", "-Xnvlink", "--verbose", "-o",
-                          os.path.join(folder, "linked.o"), made])
+            report = run([os.path.join(os.path.dirname(nvcc), "nvlink"), *architecture, "--verbose", "-o",
+                          os.path.join(folder, "linked.cubin"), made])
         else:
             report = run([nvcc, *flags, "-cubin", "-Xptxas", "-v", "-o", made, source])
     found, kernel = {}, None
@@ -117,8 +117,7 @@ def check_printf(nvcc, flags):
     return int(found)
 
 
-def main():
-    nvcc, architecture, flags = sys.argv[1], sys.argv[2], sys.argv[3:]
+def main(nvcc, architecture, *flags, all_parts=False):
     flags = ["-std=c++20", "-O3", f"-arch=sm_{architecture}", *flags]
     whole = registers(nvcc, flags)
     failures = check_printf(nvcc, flags)
@@ -127,15 +126,17 @@ def main():
                      else alone + limit_over(body, call))
     failures += check("-rdc=true, linked", registers(nvcc, flags, linked=True),
                       lambda name, *_: min(LAUNCHABLE, allocated(whole[name]) + LINKED))
-    shallow = registers(nvcc, [*flags, "-DGSHMEM_COPY_DEPTH=4", "-DCOPIES_ALONE"])
+    shallow = registers(nvcc, [*flags, "-DGSHMEM_COPY_DEPTH=4", "-DPUTS_ALONE"])
     failures += check("GSHMEM_COPY_DEPTH=4", shallow,
-                      lambda _, body, call, alone: alone + LIMITS[body] if call in SHALLOW
-                      else LAUNCHABLE)
-    failures += check_calls("other families", registers(nvcc, flags, "calls.cu"))
+                      lambda _, body, call, alone: alone + LIMITS[body])
+    third = datetime.date.today().toordinal() % 3
+    part, title = ((), "") if all_parts else ((f"-DPART={third}",), f", third {third}")
+    failures += check_calls(f"other families{title}", registers(nvcc, [*flags, *part], "calls.cu"))
     failures += check_calls("other families, -rdc=true, linked",
                             registers(nvcc, flags, "calls.cu", linked=True))
     return 1 if failures else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(*[argument for argument in sys.argv[1:] if argument != "--all"],
+                  all_parts="--all" in sys.argv))

@@ -1,6 +1,7 @@
 // Measures what dormant communication costs a kernel: two streaming kernels, each alone and with
 // one call after a flag that is never set. check_registers.py compiles this unit and compares the
-// registers of both kernels with a call and alone. calls.cu has the other families.
+// registers of both kernels with a call and alone. calls.cu has the other families. PUTS_ALONE and
+// ORDER_ALONE leave only the kernels with puts, and those that order or synchronize.
 #include <gshmem/burst.hpp>
 
 #include <cstddef>
@@ -29,9 +30,6 @@ struct Arrays {
   const double* __restrict__ e;
 };
 
-// If a unit's host code names kernels, as gshmem.hpp's does, nvlink keeps only those.
-#define NAMED(KERNEL) const void* named_##KERNEL = reinterpret_cast<const void*>(&KERNEL);
-
 // A grid-stride loop; the neighbours in five arrays enter every element. Only the position is live
 // across the call.
 #define STREAM(NAME, CALL)                                                                     \
@@ -47,8 +45,7 @@ struct Arrays {
         CALL;                                                                                  \
       }                                                                                        \
     }                                                                                          \
-  }                                                                                            \
-  NAMED(STREAM_##NAME)
+  }
 
 // A column marched through planes of `n` elements, three neighbours of three arrays carried in
 // registers: 20 of them are live across the call.
@@ -67,14 +64,13 @@ struct Arrays {
         CALL;                                                                                    \
       }                                                                                          \
     }                                                                                            \
-  }                                                                                              \
-  NAMED(MARCH_##NAME)
+  }
 
 #define KERNELS(NAME, CALL) STREAM(NAME, CALL) MARCH(NAME, CALL)
 
 KERNELS(alone, *to->word = to->pe)
 
-#if !defined(COPIES_ALONE)
+#if !defined(PUTS_ALONE) && !defined(ORDER_ALONE)
 // Elements, atomics and signals.
 KERNELS(int_p, gshmem_int_p(to->word, static_cast<int>(to->value), to->pe))
 KERNELS(int_g, *to->word = gshmem_int_g(to->word, to->pe))
@@ -91,8 +87,10 @@ STREAM(test, *to->word = gshmem_uint64_test(to->signal, GSHMEM_CMP_GE, to->value
 #endif
 
 // Copies by a thread, a warp and a block.
+#define PUT(KIND, FORM, SUFFIX) \
+  KIND(putmem##SUFFIX, FORM##putmem##SUFFIX(to->heap, out, to->bytes, to->pe))
 #define COPIES(KIND, FORM, SUFFIX)                                                               \
-  KIND(putmem##SUFFIX, FORM##putmem##SUFFIX(to->heap, out, to->bytes, to->pe))                   \
+  PUT(KIND, FORM, SUFFIX)                                                                        \
   KIND(getmem##SUFFIX, FORM##getmem##SUFFIX(out, to->heap, to->bytes, to->pe))                   \
   KIND(putmem_nbi##SUFFIX, FORM##putmem_nbi##SUFFIX(to->heap, out, to->bytes, to->pe))           \
   KIND(getmem_nbi##SUFFIX, FORM##getmem_nbi##SUFFIX(out, to->heap, to->bytes, to->pe))           \
@@ -106,14 +104,19 @@ STREAM(test, *to->word = gshmem_uint64_test(to->signal, GSHMEM_CMP_GE, to->value
                                                  to->bytes, to->pe))                             \
   STREAM(iget##SUFFIX, FORM##double_iget##SUFFIX(out, reinterpret_cast<double*>(to->heap), 2, 3, \
                                                  to->bytes, to->pe))
+#if defined(PUTS_ALONE)
+PUT(STREAM, gshmem_, )
+PUT(STREAM, gshmemx_, _warp)
+#elif !defined(ORDER_ALONE)
 COPIES(STREAM, gshmem_, )
 COPIES(STREAM, gshmemx_, _warp)
 COPIES(KERNELS, gshmemx_, _block)
 STRIDED(gshmem_, )
 STRIDED(gshmemx_, _warp)
 STRIDED(gshmemx_, _block)
+#endif
 
-#if !defined(COPIES_ALONE)
+#if !defined(PUTS_ALONE)
 // Order, barriers, and calls with contexts and handles.
 STREAM(fence, gshmem_fence())
 KERNELS(quiet, gshmem_quiet())
