@@ -83,6 +83,7 @@ endfunction()
 # 4: they wait for each other, and ctest would run a test that takes all of its slots last and alone.
 # Where LABEL has gpu, the test takes as many GPUs as the command's `--gpus n` says, or 1.
 function(gshmem_add_launched_test name label processes timeout)
+  math(EXPR cost "${processes} + ${timeout} / 100")  # jobs that may take long first (gshmem_test)
   gshmem_time_limit(timeout ${timeout})
   set(name ${GSHMEM_TEST_PREFIX}${name})
   if(processes GREATER 4)
@@ -90,7 +91,7 @@ function(gshmem_add_launched_test name label processes timeout)
   endif()
   add_test(NAME ${name} COMMAND ${ARGN})
   set_tests_properties(${name} PROPERTIES LABELS "cpu;${label}" SKIP_RETURN_CODE 77
-    TIMEOUT ${timeout} PROCESSORS ${processes} COST ${processes}
+    TIMEOUT ${timeout} PROCESSORS ${processes} COST ${cost}
     ENVIRONMENT "${GSHMEM_TEST_ENVIRONMENT};${GSHMEM_TEST_BOOTSTRAP}")
   if("gpu" IN_LIST label)
     cmake_parse_arguments(PARSE_ARGV 4 OF "" "--gpus" "")
