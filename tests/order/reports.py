@@ -19,7 +19,7 @@ def check_program(mistake, seed, *options):
         return run.returncode, run.stdout, run.stderr, json.loads(file.read_text())
 
 
-for mistake in ("signal", "source", "get", "kernel"):
+for mistake in ("signal", "source", "get", "kernel", "memset"):
     status, _, text, report = check_program(mistake, 1)
     wanted = {number: found[1] for number, line in enumerate(lines, 1) if (found := re.search(rf"// {mistake}: (.+)$", line))}
     assert len(wanted) == 2 and status == 1, (mistake, status, text)

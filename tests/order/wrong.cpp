@@ -61,6 +61,9 @@ void run(const gshmem::Runtime& runtime, const std::string& mistake) {
       gshmem_signal_wait_until(signal.data(), GSHMEM_CMP_EQ, 1);
       if (to[100] != 0) std::printf("wrong\n");  // signal: PE 1
     }
+  } else if (mistake == "memset") {
+    if (!sends) std::memset(to, 0, 8);                           // memset: PE 1
+    if (sends) gshmem_putmem_nbi(to, source.data(), kBytes, 1);  // memset: gshmem_putmem_nbi
   } else if (sends && mistake == "source") {
     gshmem_putmem_nbi(to, source.data(), kBytes, 1);  // source: gshmem_putmem_nbi
     source.data()[5] = 1;                             // source: PE 0
