@@ -26,6 +26,7 @@ GSHMEM_FN std::uint64_t signal_fetch(const Caller& call, const std::uint64_t* si
   const State& state = call.state;
   if (!check_arguments(state, call.name, word("sig_addr", sig_addr))) return 0;
   const std::uint64_t value = load_sync(sig_addr);
+  push_inbound(state);
   GSHMEM_WATCH(order::acquire(watch);)
   return value;
 }
@@ -35,7 +36,10 @@ GSHMEM_FN std::uint64_t signal_wait_until(const Caller& call, const std::uint64_
   const State& state = call.state;
   if (!check_arguments(state, call.name, Comparison{cmp}, word("sig_addr", sig_addr))) return 0;
   GSHMEM_WATCH(std::uint64_t seen = 0;
-               if (order::await(watch, sig_addr, cmp, cmp_value, &seen)) return seen;)
+               if (order::await(watch, sig_addr, cmp, cmp_value, &seen)) {
+                 push_inbound(state);
+                 return seen;
+               })
   return device::signal_wait_until(state, call.name, sig_addr, cmp, cmp_value);
 }
 
@@ -43,8 +47,9 @@ template <class T>
 GSHMEM_FN void wait_until(const Caller& call, const T* ivar, int cmp, T cmp_value) {
   const State& state = call.state;
   if (!check_arguments(state, call.name, Comparison{cmp}, word("ivar", ivar))) return;
-  GSHMEM_WATCH(T seen{}; if (order::await(watch, ivar, cmp, cmp_value, &seen)) return;)
-  device::wait_until(state, call.name, ivar, cmp, cmp_value);
+  GSHMEM_WATCH(
+      T seen{}; if (order::await(watch, ivar, cmp, cmp_value, &seen)) return push_inbound(state);)
+  if (device::wait_until(state, call.name, ivar, cmp, cmp_value)) push_inbound(state);
 }
 
 template <class T>
@@ -52,7 +57,7 @@ GSHMEM_FN int test(const Caller& call, const T* ivar, int cmp, T cmp_value) {
   const State& state = call.state;
   if (!check_arguments(state, call.name, Comparison{cmp}, word("ivar", ivar))) return 0;
   GSHMEM_ORDER(return device::test(ivar, cmp, cmp_value) ? 1 : 0;)
-  const bool is_met = compare(load_sync(ivar), cmp, cmp_value);
+  const bool is_met = pushed_inbound(state, compare(load_sync(ivar), cmp, cmp_value));
   GSHMEM_WATCH(if (is_met) order::acquire(watch);)
   return is_met ? 1 : 0;
 }
@@ -85,7 +90,9 @@ template <class T, class Values>
 GSHMEM_FN void wait_until_all(const Caller& call, const T* ivars, std::size_t nelems,
                               const int* status, int cmp, Values values) {
   const WaitSet<T> set{ivars, nelems, status, cmp, values};
-  if (check_set(call, set, values)) device::wait_until_all(call.state, call.name, set);
+  if (!check_set(call, set, values)) return;
+  device::wait_until_all(call.state, call.name, set);
+  push_inbound(call.state);
   GSHMEM_WATCH(order::acquire(watch);)
 }
 
@@ -93,8 +100,9 @@ template <class T, class Values>
 GSHMEM_FN std::size_t wait_until_any(const Caller& call, const T* ivars, std::size_t nelems,
                                      const int* status, int cmp, Values values) {
   const WaitSet<T> set{ivars, nelems, status, cmp, values};
-  const std::size_t found =
-      check_set(call, set, values) ? device::wait_until_any(call.state, call.name, set) : SIZE_MAX;
+  if (!check_set(call, set, values)) return SIZE_MAX;
+  const std::size_t found = device::wait_until_any(call.state, call.name, set);
+  push_inbound(call.state);
   GSHMEM_WATCH(order::acquire(watch);)
   return found;
 }
@@ -104,9 +112,9 @@ GSHMEM_FN std::size_t wait_until_some(const Caller& call, const T* ivars, std::s
                                       std::size_t* indices, const int* status, int cmp,
                                       Values values) {
   const WaitSet<T> set{ivars, nelems, status, cmp, values};
-  const std::size_t count = check_set(call, set, values, Local{entries("indices", indices, nelems)})
-                                ? device::wait_until_some(call.state, call.name, set, indices)
-                                : 0;
+  if (!check_set(call, set, values, Local{entries("indices", indices, nelems)})) return 0;
+  const std::size_t count = device::wait_until_some(call.state, call.name, set, indices);
+  push_inbound(call.state);
   GSHMEM_WATCH(order::acquire(watch);)
   return count;
 }
@@ -116,7 +124,8 @@ template <class T, class Values>
 GSHMEM_FN int test_all(const Caller& call, const T* ivars, std::size_t nelems, const int* status,
                        int cmp, Values values) {
   const WaitSet<T> set{ivars, nelems, status, cmp, values};
-  const bool are_met = check_set(call, set, values) && device::test_all(set);
+  const bool are_met =
+      check_set(call, set, values) && pushed_inbound(call.state, device::test_all(set));
   GSHMEM_WATCH(if (are_met) order::acquire(watch);)
   return are_met ? 1 : 0;
 }
@@ -126,6 +135,7 @@ GSHMEM_FN std::size_t test_any(const Caller& call, const T* ivars, std::size_t n
                                const int* status, int cmp, Values values) {
   const WaitSet<T> set{ivars, nelems, status, cmp, values};
   const std::size_t found = check_set(call, set, values) ? device::test_any(set) : SIZE_MAX;
+  pushed_inbound(call.state, found != SIZE_MAX);
   GSHMEM_WATCH(if (found != SIZE_MAX) order::acquire(watch);)
   return found;
 }
@@ -137,6 +147,7 @@ GSHMEM_FN std::size_t test_some(const Caller& call, const T* ivars, std::size_t 
   const std::size_t count = check_set(call, set, values, Local{entries("indices", indices, nelems)})
                                 ? device::test_some(set, indices)
                                 : 0;
+  pushed_inbound(call.state, count != 0);
   GSHMEM_WATCH(if (count != 0) order::acquire(watch);)
   return count;
 }

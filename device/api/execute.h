@@ -70,6 +70,7 @@ GSHMEM_OUTLINE void execute_wait(const State& state, const char* name, const Cal
                        call.cmp,
                        {static_cast<T>(call.operand), static_cast<const T*>(call.values)}};
   wait_until_all(state, name, set);
+  push_inbound(state);
 }
 GSHMEM_FN void execute_wait(const State& state, const char* name, const Call& call) {
   if (call.width == 2) {

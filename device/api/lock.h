@@ -42,6 +42,7 @@ GSHMEM_FN void set_lock(const Caller& call, long* lock) {
   const LockWords words = lock_words(call.state, lock);
   const std::uint32_t mine = amo_fetch_add(call, words.next, 1u, words.pe);
   spin_until(call.state, call.name, [&] { return amo_fetch(call, words.turn, words.pe) == mine; });
+  push_inbound(call.state);
   fence_acquire_system();
 }
 
@@ -52,6 +53,7 @@ GSHMEM_FN int test_lock(const Caller& call, long* lock) {
   const LockWords words = lock_words(call.state, lock);
   const std::uint32_t turn = amo_fetch(call, words.turn, words.pe);
   if (amo_compare_swap(call, words.next, turn, turn + 1, words.pe) != turn) return 1;
+  push_inbound(call.state);
   fence_acquire_system();
   return 0;
 }

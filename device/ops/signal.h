@@ -4,6 +4,7 @@
 
 #include "amo.h"
 #include "../core/coop.h"
+#include "../network/inbound.h"
 #include "rma.h"
 #include "../core/wait.h"
 
@@ -96,6 +97,7 @@ GSHMEM_FN std::uint64_t signal_wait_until(const State& state, const char* call,
   };
   spin_on_word(state, call, came, sig_addr, cmp, cmp_value);
   GSHMEM_ORDER(checker->acquire(sig_addr);)
+  push_inbound(state);
   fence_acquire_system();
   return value;
 }

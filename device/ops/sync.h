@@ -13,6 +13,7 @@
 #pragma once
 
 #include "../core/coop.h"
+#include "../network/inbound.h"
 #include "order.h"
 #include "../pe/team.h"
 #include "../core/wait.h"
@@ -172,6 +173,8 @@ GSHMEM_FN bool sync_in_rounds(const State& state, const char* call, std::uint32_
   GSHMEM_NO_UNROLL
   while (next_round(rounds)) {
     if (!await_in_round(rounds)) return false;
+    push_inbound(*rounds.state);
+    keep_in_memory(rounds);
     fence_system();  // covers what that member has received, too
     rounds.distance *= 2;
     ++rounds.flag;
@@ -238,6 +241,8 @@ GSHMEM_FN bool sync_team(Coop coop, const Team& team, const char* call, const Go
   // All threads have read the old value. A wait that had to end early does not store it: the PE is
   // stopped anyway.
   if (arrived && rank == 0) store_relaxed(&slot->epoch, epoch);
+  // For all flags: no thread reads what came before them until the group has synchronized.
+  if (rank == 0) push_inbound(state);
   return arrived;
 }
 

@@ -109,16 +109,11 @@ bool Network::open_nics(const nic::Region& heap, bool for_atomics_only, const ch
   return !nics_.empty();
 }
 
-/// A NIC writes a payload and then the signal after it; a thread that sees the signal may read the
-/// payload.
-void Network::warn_of_order() const {
-  const bool writes = gpu_ && nics_.name() == std::string_view("mlx5");
-  if (!writes || config_.nic == NicKind::kSoft || gpu_->orders_writes()) return;
-  GSHMEM_WARN(
-      "GPU %d (%s) does not keep the order in which a NIC writes to it: kernels may see a signal "
-      "before the payload that was sent before it; use GSHMEM_NIC=ofi with GSHMEM_GDR=off, or a "
-      "GPU of the Hopper generation or newer (gshmem-info --doctor)",
-      gpu_->device(), gpu_->name());
+/// Do waits end with a DUMP (abi::kNicInboundTrails)?
+bool Network::inbound_trails() const {
+  // For tests in CPU mode: the memory of this PE is like that of a GPU that keeps no order.
+  if (!gpu_ && env_lookup("GSHMEM_TEST_INBOUND_TRAILS") != nullptr) return true;
+  return (nics_.limits().flags & abi::kNicInboundTrails) != 0;
 }
 
 /// Returns an empty text when every Nic has processed a NOP in time, otherwise why one has not.
@@ -194,21 +189,27 @@ void Network::open(const Outside& outside) {
     GSHMEM_WARN("GPUs of this job map each other %s: atomics go by the network, which is slower",
                 links);
   faults_.set_network_path();
-  warn_of_order();
+  if (inbound_trails() && gpu_)
+    GSHMEM_INFO(
+        "GPU %d (%s) does not keep the order in which NICs write to it: each wait ends "
+        "with a read by the NIC",
+        gpu_->device(), gpu_->name());
   const bool by_nic = config_.amo == AmoChoice::kNic;
   if (by_nic && !nics_.limits().coherent_atomics) state_.amo_path = abi::AmoPath::kNic;
   const bool on_first_use = config_.connect == ConnectChoice::kUse && nics_.limits().first_use;
   std::vector<int> peers;
   for (int pe = 0; pe < state_.n_pes; ++pe) {
-    // With connections on first use, the queues from this PE to itself are tested.
-    const bool proof = on_first_use && pe == state_.my_pe;
-    if (state_.amo_path != abi::AmoPath::kInPlace || !paths.is_mapped(pe) || proof)
+    // With connections on first use, the queues from this PE to itself are tested. Waits may post
+    // a DUMP to them.
+    const bool own = (on_first_use || inbound_trails()) && pe == state_.my_pe;
+    if (state_.amo_path != abi::AmoPath::kInPlace || !paths.is_mapped(pe) || own)
       peers.push_back(pe);
   }
   nics_.open_host_ports(ranks(), group().node_of);
   queues_ = std::make_unique<nic::QueueSet>(
       nics_, nic::QueueSetOptions{config_, ranks(), memory_source(), heap, peers,
-                                  [&paths](int pe) { return paths.is_mapped(pe); }});
+                                  [&paths](int pe) { return paths.is_mapped(pe); },
+                                  inbound_trails() ? abi::kNicInboundTrails : 0u});
   in_use_.store(true, std::memory_order_relaxed);
   prove();
   if (queues_->on_first_use()) start_first_use();

@@ -81,7 +81,7 @@ class Network {
   /// Returns memory of this PE, in its heap or outside.
   [[nodiscard]] nic::Region region_at(std::uint64_t offset, std::uint64_t bytes) const;
   [[nodiscard]] void* host_pages(std::size_t bytes);
-  void warn_of_order() const;
+  [[nodiscard]] bool inbound_trails() const;
   /// Tests each Nic with a NOP, first rung by device code, then by the agent. Errors:
   /// GSHMEMX_ERROR_NIC if neither is processed.
   void prove();

@@ -55,6 +55,7 @@ CONNECTIONS = [
     Connection("no_dump_with_completions_in_host_memory", NIC, "queue_kind == MemoryKind::kHost ||",
                "(data_direct_ && queue_kind == MemoryKind::kHost) ||"),
     Connection("no_dump_for_a_gpu_without_order", NIC, "(!use_.gpu_orders_writes || ", "("),
+    Connection("no_dump_after_waits", NIC, "limits.flags |= abi::kNicInboundTrails;", ";"),
     # States.
     Connection("never_initialized", CONNECTION, "  to_init();\n}", "}"),
     Connection("never_ready_to_receive", CONNECTION,

@@ -414,7 +414,7 @@ TEST_CASE("fetched_values_are_in_the_order_of_the_device") {
   CHECK(((setup.open()->limits().flags & abi::kNicFetchedBig) == 0) == host_endian);
 }
 
-TEST_CASE("reads_into_a_gpu_need_a_dump_unless_completions_take_the_same_path") {
+TEST_CASE("reads_into_a_gpu_and_waits_need_a_dump_unless_one_path_keeps_the_order") {
   fake_verbs_reset();
   const MemoryKind heap = GENERATE(MemoryKind::kHost, MemoryKind::kGpu);
   const MemoryKind queues = GENERATE(MemoryKind::kHost, MemoryKind::kGpu);
@@ -433,6 +433,8 @@ TEST_CASE("reads_into_a_gpu_need_a_dump_unless_completions_take_the_same_path") 
   INFO("heap " << static_cast<int>(heap) << ", queues " << static_cast<int>(queues) << ", ordered "
                << ordered);
   CHECK(needs_dump == (heap == MemoryKind::kGpu && (queues == MemoryKind::kHost || !ordered)));
+  const bool waits_dump = (nic->limits().flags & abi::kNicInboundTrails) != 0;
+  CHECK(waits_dump == (heap == MemoryKind::kGpu && !ordered));
 }
 
 TEST_CASE("ends_of_a_connection_are_described") {

@@ -1,7 +1,8 @@
-// path_bytes LOCAL REMOTE MAC INDEX CLASS PRIORITY HOPS PORT: the command that moves a queue pair of
-// gshmem to RTR, as hexadecimal digits, for a path between two RDMA devices of this machine: from
-// GID INDEX of LOCAL (-1: the one that gshmem chooses) to the GID of the same kind of REMOTE, whose
-// network interface has that MAC address. The GIDs come from sysfs, as in jobs. Used by wire.py.
+// path_bytes LOCAL REMOTE MAC INDEX CLASS PRIORITY HOPS PORT: the command that moves a queue pair
+// of gshmem to RTR, as hexadecimal digits, for a path between two RDMA devices of this machine:
+// from GID INDEX of LOCAL (-1: the one that gshmem chooses) to the GID of the same kind of REMOTE,
+// whose network interface has that MAC address. The GIDs come from sysfs, as in jobs. Used by
+// wire.py.
 #include "transport/nic/gid_choice.h"
 #include "transport/nic/mlx5/commands.h"
 
@@ -41,8 +42,9 @@ int main(int count, char** arguments) try {
   spec.udp_source_port = number(8);
   unsigned mac[6] = {};
   const char* const form = "%2x:%2x:%2x:%2x:%2x:%2x";
-  require(std::sscanf(arguments[3], form, &mac[0], &mac[1], &mac[2], &mac[3], &mac[4], &mac[5]) == 6,
-          GSHMEMX_ERROR_INVALID_VALUE, std::string("not a MAC address: ") + arguments[3]);
+  require(
+      std::sscanf(arguments[3], form, &mac[0], &mac[1], &mac[2], &mac[3], &mac[4], &mac[5]) == 6,
+      GSHMEMX_ERROR_INVALID_VALUE, std::string("not a MAC address: ") + arguments[3]);
   for (std::size_t i = 0; i < 6; ++i) spec.remote_mac[i] = static_cast<std::uint8_t>(mac[i]);
   const auto in = mlx5::encode_rtr(1, spec);
   for (std::size_t i = 0; i < in.size(); ++i) std::printf("%02x", in.data()[i]);

@@ -61,6 +61,7 @@ QueueSet::QueueSet(Rails& rails, const QueueSetOptions& options)
       peers_(options.peers),
       n_pes_(static_cast<std::size_t>(options.boot.size())),
       my_pe_(options.boot.rank()),
+      flags_(options.flags),
       depth_(std::bit_ceil(static_cast<std::uint32_t>(options.config.qp_depth))),
       memory_(choose_memory()),
       keys_(rails, options.memory.shared),
@@ -478,7 +479,7 @@ abi::NicView QueueSet::publish(const Batch& batch, const std::vector<abi::QueueV
   // memory.
   const bool visible =
       rails_.count() > 1 || config_.ib_relaxed_ordering || config_.quiet == QuietChoice::kVisible;
-  view.flags = limits.flags | (visible ? abi::kNicFlush : 0u);
+  view.flags = limits.flags | flags_ | (visible ? abi::kNicFlush : 0u);
   view.max_message = limits.max_message;
   view.traits = abi::QueueTraits::of({.depth = depth_,
                                       .batch = abi::batch_of(depth_),

@@ -49,6 +49,7 @@ struct QueueSetOptions {
   std::vector<int> peers;  ///< PEs that get queues, ascending; the same relation on both sides
   /// Are only atomics sent to this peer? Such queues need only the library's part of the heap.
   std::function<bool(int pe)> only_atomics = [](int) { return false; };
+  std::uint32_t flags = 0;  ///< NicFlags in addition to those of the NICs
 };
 
 /// The queues of a context, one to each peer, or two on different rails (context_queues). They have
@@ -190,6 +191,7 @@ class QueueSet {
   std::vector<int> peers_;
   std::size_t n_pes_;
   int my_pe_;
+  std::uint32_t flags_;  ///< NicFlags in addition to those of the NICs
   std::uint32_t depth_;
   abi::QueueMemory memory_;
   MemoryKeys keys_;

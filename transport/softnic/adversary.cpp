@@ -9,7 +9,7 @@ constexpr std::size_t kBehaviours = static_cast<std::size_t>(Behaviour::kCount);
 constexpr std::string_view kNames[kBehaviours] = {
     "starve",         "batch",     "late_start",  "late_completion", "reorder_bytes",
     "reorder_writes", "late_read", "late_atomic", "coalesce",        "skip",
-    "late_flush",     "drop",      "drop_reply",  "trailing_read"};
+    "late_flush",     "drop",      "drop_reply",  "trailing_read",   "trailing_write"};
 
 /// splitmix64's finaliser (Steele, Lea, Flood: "Fast splittable pseudorandom number generators").
 std::uint64_t mix(std::uint64_t x) {
@@ -20,8 +20,9 @@ std::uint64_t mix(std::uint64_t x) {
 
 void set_all(AdversaryOptions& options, double probability) {
   options.probability.fill(probability);
-  // Hardware may do this only where reads must be followed by a DUMP, so not by default.
-  options.probability[static_cast<std::size_t>(Behaviour::kTrailingRead)] = 0;
+  // Hardware may do this only where reads or waits must be followed by a DUMP, so not by default.
+  for (const Behaviour trails : {Behaviour::kTrailingRead, Behaviour::kTrailingWrite})
+    options.probability[static_cast<std::size_t>(trails)] = 0;
 }
 
 void parse_item(AdversaryOptions& options, std::string_view item) {

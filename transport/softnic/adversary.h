@@ -32,6 +32,9 @@ enum class Behaviour : std::uint8_t {
   kDropReply,       ///< "drop_reply": an answer is lost, so that its request comes again
   kTrailingRead,    ///< "trailing_read": not in on and all: what is fetched trails the completion
                     ///< until a DUMP
+  kTrailingWrite,  ///< "trailing_write": not in on and all: what is written, if it is longer than a
+                   ///< word, trails the acknowledgement and later words until the NIC of the
+                   ///< target reads
   kCount
 };
 
@@ -49,6 +52,10 @@ class Adversary {
 
   [[nodiscard]] bool decides(Behaviour behaviour, std::uint64_t queue, std::uint64_t number) const {
     return active_ && roll(behaviour, queue, number);
+  }
+  /// Could it ever decide so?
+  [[nodiscard]] bool may(Behaviour behaviour) const {
+    return options_.probability[static_cast<std::size_t>(behaviour)] > 0;
   }
   /// 0 when it does not decide so; else mostly microseconds, seldom a millisecond.
   [[nodiscard]] std::int64_t delay_ns(Behaviour behaviour, std::uint64_t queue,

@@ -16,12 +16,16 @@
 #include <time.h>
 
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <memory>
 #include <utility>
 #include <vector>
 
 namespace gshmem::soft {
+
+/// A point in time that does not come, or the end of a wait for everything.
+inline constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
 
 struct Context {
   explicit Context(const EngineOptions& given)
@@ -57,6 +61,13 @@ struct Context {
   /// Writes a completion of `qp`, an error with the vendor's bytes unless it has some. A queue
   /// without room fails, and the queue pair with it.
   void complete(QueuePair& qp, CompletionQueue& cq, nic::Completion completion);
+  /// Stores what trails at `qp` and is due at `now`.
+  void land(QueuePair& qp, std::int64_t now) const;
+  /// The device reads memory, which pushes the writes before the read (PCI Express, 2.4.1).
+  void push_writes() const {
+    if (!adversary.may(Behaviour::kTrailingWrite)) return;
+    for (QueuePair* qp : busy) land(*qp, kNever);
+  }
   void tell(const DeviceEvent& event) const {
     for (const auto& [number, listener] : listeners) listener(event);
   }

@@ -23,6 +23,7 @@ bool Requester::gather(QueuePair& qp, Operation& op, std::uint64_t offset, std::
       const Region* region =
           context_.regions.check(piece.key, qp.attributes.pd, 0, piece.address, piece.bytes, &why);
       if (region == nullptr) return false;
+      context_.push_writes();
       const std::uint8_t* source = region->at(piece.address);
       if (!region->memory->batched()) {
         if (!region->memory->read(to, source + (offset - begin), part)) return false;

@@ -98,6 +98,14 @@ struct HeldWrite {
   std::int64_t until_ns = 0;
 };
 
+/// A piece of a write that is acknowledged, and not in memory yet.
+struct TrailingWrite {
+  std::uint32_t key = 0, pd = 0;
+  std::uint64_t address = 0;
+  std::vector<std::uint8_t> payload;
+  std::int64_t until_ns = 0;
+};
+
 /// The requester's part, as new after a reset. Entries are counted from the queue's beginning and
 /// never wrap.
 struct Sending {
@@ -135,6 +143,7 @@ struct Receiving {
   std::uint64_t losses = 0;  ///< lost_writes() before its first piece
   std::deque<PendingReply> pending;
   std::deque<HeldWrite> held;
+  std::deque<TrailingWrite> landing;
   std::deque<AnsweredAtomic> answered;  ///< the last ones: they are never executed twice
 };
 
@@ -168,7 +177,7 @@ struct QueuePair : Sending, Receiving {
     const bool flushes =
         target == nullptr ? receives != nullptr : receive && state == QpState::kError;
     return operations.empty() && fetched == producer && !jumped && !reset_due && trailing.empty() &&
-           pending.empty() && held.empty() && !flushes;
+           pending.empty() && held.empty() && landing.empty() && !flushes;
   }
   /// From the first that waits for an answer to the last that has a number. Of twice as many
   /// sequence numbers one half is old, one new (InfiniBand 9.7.2).

@@ -55,12 +55,6 @@ bool has_atomic(const QueuePair& qp, const Packet& request) {
   return false;
 }
 
-/// The place of a packet in the connection; the adversary decides by it, because it repeats where
-/// sequence numbers begin anywhere.
-std::uint64_t place_of(const QueuePair& qp, const Packet& request) {
-  return (request.psn - qp.rtr.receive_psn) & kPsnMask;
-}
-
 nic::Wqe atomic_of(const Packet& request) {
   nic::Wqe wqe;
   wqe.kind = request.wqe_kind;
@@ -368,7 +362,8 @@ void Responder::write(QueuePair& qp, const Packet& request, const std::uint8_t* 
     qp.receiving = true;
     qp.losses = lost_writes();
   }
-  if (request.payload_bytes > 0 && !store(qp, *region, request, payload)) {
+  const bool later = request.payload_bytes > 0 && trail(qp, request, payload);
+  if (request.payload_bytes > 0 && !later && !store(qp, *region, request, payload)) {
     return fail(qp, request, {kRemoteOperation, "the memory could not be reached"});
   }
   ++qp.taken;
@@ -466,6 +461,7 @@ void Responder::atomic(QueuePair& qp, const Packet& request, std::int64_t now) {
   if (qp.pending.size() >= std::size_t{1} << qp.rtr.log_responder_reads) {
     return fail(qp, request, {kRemoteRequest, "more reads and atomics than log_rra_max allows"});
   }
+  push_older(request.address, request.length);
   PendingReply pending;
   pending.request = request;
   pending.is_read = false;
@@ -489,6 +485,7 @@ void Responder::atomic(QueuePair& qp, const Packet& request, std::int64_t now) {
 
 bool Responder::progress(QueuePair& qp, std::int64_t now) {
   bool moved = qp.state == QpState::kError && receiver_.flush(qp);
+  context_.land(qp, now);
   if (context_.port_down) return moved;
   if (!qp.held.empty() && now >= qp.held.front().until_ns) {
     if (replies_to(qp.held.front().request)->has_room(2)) land_held(qp);
@@ -541,6 +538,7 @@ bool Responder::send_data(QueuePair& qp, std::int64_t now) {
 /// The next piece of a read.
 bool Responder::fetch(QueuePair& qp, PendingReply& pending, const Region& region, std::uint8_t* to,
                       std::uint32_t bytes, std::int64_t now) {
+  context_.push_writes();
   if (!region.memory->batched()) {
     return region.memory->read(to, region.at(pending.request.address + pending.sent), bytes);
   }
@@ -572,6 +570,7 @@ bool Responder::read_ahead(QueuePair& qp, MemoryAccess& memory, std::int64_t now
 }
 
 void Responder::abandon(QueuePair& qp) {
+  context_.land(qp, kNever);
   for (const PendingReply& pending : qp.pending) orphans_.push_back(pending.request);
   for (const HeldWrite& held : qp.held) orphans_.push_back(held.request);
   static_cast<Receiving&>(qp) = {};

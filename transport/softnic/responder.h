@@ -28,6 +28,11 @@ class Responder {
   void drop(QueuePair& connection);
 
  private:
+  /// The place of a packet in the connection; the adversary decides by it, because it repeats where
+  /// sequence numbers begin anywhere.
+  [[nodiscard]] static std::uint64_t place_of(const QueuePair& qp, const Packet& request) {
+    return (request.psn - qp.rtr.receive_psn) & kPsnMask;
+  }
   struct Fault {
     std::uint8_t syndrome = 0;
     const char* why = "";
@@ -65,6 +70,10 @@ class Responder {
   void write(QueuePair& qp, const Packet& request, const std::uint8_t* payload);
   bool no_receives(QueuePair& qp, const Packet& request);
   bool on_send(QueuePair& qp, const Packet& request, const std::uint8_t* payload);
+
+  // trailing.cpp
+  void push_older(std::uint64_t address, std::uint64_t bytes) const;
+  bool trail(QueuePair& qp, const Packet& request, const std::uint8_t* payload);
   bool store(const QueuePair& qp, const Region& region, const Packet& request,
              const std::uint8_t* payload);
   void acknowledge(QueuePair& qp, const Packet& request, MemoryAccess* memory);

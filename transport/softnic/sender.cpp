@@ -15,7 +15,6 @@ namespace {
 constexpr std::int64_t kAskAliveNs = 20'000'000;
 /// Acknowledgement timeouts are this much shorter than a NIC's, so that tests can wait for them.
 constexpr std::int64_t kTimeoutScale = 32;
-constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
 /// rnr_retry without end (InfiniBand 11.2.4.2, RNR retry count).
 constexpr std::uint32_t kRnrEndless = 7;
 
@@ -79,6 +78,7 @@ bool Requester::execute(QueuePair& qp, Operation& op, std::int64_t now) {
     case nic::WqeKind::kDump: {
       // Earlier incoming data is in memory when it completes: that is what clients use it for.
       for (QueuePair* other : context_.busy) land_trailing(*other, kNever);
+      context_.push_writes();
       done(qp, op, now);
       return true;
     }

@@ -107,6 +107,9 @@ enum NicFlags : std::uint32_t {
   /// it, reads there: quiet waits until it has arrived (flush_rails). Not for queues of one thread,
   /// to which others may not post.
   kNicFlush = 8,
+  /// A kernel may see a word of this PE before what the NIC wrote before that word, until the NIC
+  /// reads: every wait ends with a DUMP (device/network/inbound.h).
+  kNicInboundTrails = 16,
 };
 
 /// How device code rings a queue's doorbell.

@@ -69,6 +69,9 @@ Nic::Limits Mlx5Nic::limits() const {
       (!use_.gpu_orders_writes || queue_kind == MemoryKind::kHost || data_direct_)) {
     limits.flags |= abi::kNicReadNeedsDump;
   }
+  // Its writes to the heap go one way, but the GPU shows them to kernels in any order.
+  if (use_.heap_kind == MemoryKind::kGpu && !use_.gpu_orders_writes)
+    limits.flags |= abi::kNicInboundTrails;
   // The NIC recovers by the record. A host thread stores the record before the doorbell (rdma-core
   // providers/mlx5/qp.c, post_send_db), a kernel after it (device/network/queue.h, queue_ring).
   if (!device_.caps.no_record) limits.flags |= abi::kNicReadsRecord;

@@ -324,6 +324,51 @@ TEST_CASE("the_data_of_a_read_trails_its_completion_only_on_request_and_a_dump_f
       [&] { return __atomic_load_n(pair.source.as<std::uint64_t>(0), __ATOMIC_ACQUIRE) == 1000; }));
 }
 
+TEST_CASE("the_data_of_a_write_trails_words_only_on_request_until_the_target_reads") {
+  enum class By { kTime, kDump, kRead, kSource, kWordOfItsOwn };
+  const By by = GENERATE(By::kTime, By::kDump, By::kRead, By::kSource, By::kWordOfItsOwn);
+  CAPTURE(static_cast<int>(by));
+  Pair pair({.adversary = "trailing_write=1"});
+  const auto* payload = pair.target.as<std::uint64_t>(0);
+  const auto* word = pair.target.as<std::uint64_t>(64);
+  const auto arrived = [&] { return __atomic_load_n(payload, __ATOMIC_ACQUIRE) == 7; };
+  *pair.source.as<std::uint64_t>(0) = 7;
+  pair.a.write(pair.far(0), pair.near(0, 16), 0);
+  REQUIRE_FALSE(
+      pair.a.ring_and_wait(pair.a.write_inline(pair.far(64), {1, 0, 0, 0, 0, 0, 0, 0})).error());
+  REQUIRE(__atomic_load_n(word, __ATOMIC_ACQUIRE) == 1);
+  REQUIRE_FALSE(arrived());
+  switch (by) {
+    case By::kTime:
+      break;
+    case By::kDump: {
+      Bytes dump = pair.b.control(0x23, 2, 0x48);
+      Queue::data(dump, pair.target.address(64), 8, pair.target.key());
+      REQUIRE_FALSE(pair.b.ring_and_wait(pair.b.post(dump)).error());
+      REQUIRE(arrived());
+      break;
+    }
+    case By::kRead:
+      REQUIRE_FALSE(pair.a.ring_and_wait(pair.a.read(pair.far(64), pair.near(64, 8))).error());
+      REQUIRE(arrived());
+      break;
+    case By::kSource:
+      REQUIRE_FALSE(
+          pair.b
+              .ring_and_wait(pair.b.write({pair.source.address(128), pair.source.key()},
+                                          {pair.target.address(64), 8, pair.target.key()}))
+              .error());
+      REQUIRE(arrived());
+      break;
+    case By::kWordOfItsOwn:
+      REQUIRE_FALSE(
+          pair.a.ring_and_wait(pair.a.write_inline(pair.far(8), {9, 0, 0, 0, 0, 0, 0, 0})).error());
+      REQUIRE(arrived());
+      CHECK(*pair.target.as<std::uint64_t>(8) == 9);
+  }
+  CHECK(eventually(arrived));
+}
+
 TEST_CASE("a_read_without_a_fence_may_see_a_later_write") {
   Pair pair({.adversary = "late_read=1"});
   int later = 0;

@@ -1,0 +1,41 @@
+// The order in which a thread sees what NICs write to its own PE. Included by the layers above that
+// wait for words: device/ops, device/api.
+//
+// A NIC writes a payload, and then the word that tells of it. Some GPUs (those before Hopper) do
+// not keep that order for a kernel that runs meanwhile: it may see the word before the payload
+// (abi::kNicInboundTrails). A read by the NIC pushes all that it has written (PCI Express, 2.4.1).
+// So a thread that has seen a word lets its NIC read: a DUMP, by the queue from this PE to itself.
+#pragma once
+
+#include "network_path.h"
+
+namespace gshmem::device {
+
+/// Lets the first NIC of this PE read one word of the heap, and waits for it. Words that are waited
+/// for arrive by that NIC, and what came before them by others is in memory (kNicFlush).
+GSHMEM_OUTLINE void read_by_nic(const State& state) {
+  PostingOf<WqeImage> posting;
+  post_by(posting, state, static_cast<std::uint32_t>(state.my_pe) * state.nic.per_pe);
+  begin_wait(posting, "wait (DUMP)");
+  image_dump(posting.entries, 0, {kSink, posting.queue.local_key()}, sizeof(std::uint64_t));
+  keep_in_memory(posting);
+  post_by_steps<Sharing::kWarp>(posting);  // takes fewer registers of the callers than post does
+  if (posting.good()) queue_await(posting);
+  post_report(posting);
+}
+
+/// Everything that a NIC wrote to this PE before a word that the thread has seen is in memory
+/// afterwards, and visible: the thread acquires the completion. Kernels and copies that a host
+/// thread starts after its own wait are ordered by CUDA ("GPUDirect RDMA", synchronization and
+/// memory ordering).
+GSHMEM_FN void push_inbound(const State& state) {
+  GSHMEM_ON_HOST_OPS(return;)
+  if (state.nic.flags & abi::kNicInboundTrails) read_by_nic(state);
+}
+/// Does so if a wait or test has been successful, and returns its result.
+GSHMEM_FN bool pushed_inbound(const State& state, bool seen) {
+  if (seen) push_inbound(state);
+  return seen;
+}
+
+}  // namespace gshmem::device
