@@ -112,14 +112,14 @@ Findings check_inbound_writes(const Machine& machine) {
   Findings findings;
   for (const CudaGpu& gpu : machine.cuda.gpus) {
     if (gpu.orders_writes) continue;
-    findings.push_back(problem(
-        {.symptom = strprintf("GPU %d: over GSHMEM_NIC=mlx5, kernels may see a signal before the "
-                              "payload that was sent before it",
-                              gpu.info.device),
-         .cause = "the GPU does not order what NICs write to it "
-                  "(CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING is below OWNER)",
-         .fix = "export GSHMEM_NIC=ofi GSHMEM_GDR=off   stages through host memory; or use GPUs of "
-                "the Hopper generation or newer"}));
+    findings.push_back(
+        hint({.symptom = strprintf("GPU %d: over GSHMEM_NIC=mlx5, each wait and barrier takes a "
+                                   "read by the NIC longer",
+                                   gpu.info.device),
+              .cause = "the GPU does not order what NICs write to it "
+                       "(CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING is below OWNER)",
+              .fix = "wait by gshmem's calls, not by loops of your own; GPUs of the Hopper "
+                     "generation or newer need no such read"}));
   }
   if (findings.empty()) findings.push_back(ok("all GPUs order what NICs write to them"));
   return findings;
