@@ -35,11 +35,10 @@ GSHMEM_FN std::uint64_t signal_wait_until(const Caller& call, const std::uint64_
                                           int cmp, std::uint64_t cmp_value) {
   const State& state = call.state;
   if (!check_arguments(state, call.name, Comparison{cmp}, word("sig_addr", sig_addr))) return 0;
-  GSHMEM_WATCH(std::uint64_t seen = 0;
-               if (order::await(watch, sig_addr, cmp, cmp_value, &seen)) {
-                 push_inbound(state);
-                 return seen;
-               })
+  GSHMEM_WATCH(std::uint64_t seen = 0; if (order::await(watch, sig_addr, cmp, cmp_value, &seen)) {
+    push_inbound(state);
+    return seen;
+  })
   return device::signal_wait_until(state, call.name, sig_addr, cmp, cmp_value);
 }
 
@@ -47,8 +46,8 @@ template <class T>
 GSHMEM_FN void wait_until(const Caller& call, const T* ivar, int cmp, T cmp_value) {
   const State& state = call.state;
   if (!check_arguments(state, call.name, Comparison{cmp}, word("ivar", ivar))) return;
-  GSHMEM_WATCH(
-      T seen{}; if (order::await(watch, ivar, cmp, cmp_value, &seen)) return push_inbound(state);)
+  GSHMEM_WATCH(T seen{};
+               if (order::await(watch, ivar, cmp, cmp_value, &seen)) return push_inbound(state);)
   if (device::wait_until(state, call.name, ivar, cmp, cmp_value)) push_inbound(state);
 }
 

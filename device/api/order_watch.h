@@ -5,6 +5,8 @@
 // made it.
 #pragma once
 
+#if defined(GSHMEM_CHECK_ORDER)
+
 #include <gshmem/abi/order_shadow.h>
 
 #include "../core/wait.h"
@@ -205,7 +207,7 @@ GSHMEM_FN void for_each_pending(const Watch& watch, const Visit& visit) {
   const std::uint64_t end = load_relaxed(&shadow.head);
   std::uint64_t number = load_relaxed(&shadow.first);
   if (end - number > abi::kOrderRecords) number = end - abi::kOrderRecords;
-  Pending pending;
+  Pending pending{};
   auto* const to = reinterpret_cast<std::uint64_t*>(&pending.note);
   GSHMEM_NO_UNROLL
   for (; number < end; ++number) {
@@ -521,3 +523,5 @@ GSHMEM_FN bool await(const Watch& watch, const T* ivar, int cmp, T value, T* see
 }
 
 }  // namespace gshmem::device::order
+
+#endif

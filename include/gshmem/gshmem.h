@@ -181,6 +181,7 @@ GSHMEM_EXPORT int gshmem_ctx_get_team(gshmem_ctx_t ctx, gshmem_team_t* team);
 
 // nvshmem.h defines GSHMEM_WITHOUT_DEVICE_FUNCTIONS, since a unit that has NVSHMEM's names compiles
 // longer with both. Such a unit has these functions by including this header again.
-#if defined(GSHMEM_INLINE_FUNCTIONS) && defined(GSHMEM_IS_DECLARED) && !defined(GSHMEM_WITHOUT_DEVICE_FUNCTIONS)
+#if defined(GSHMEM_INLINE_FUNCTIONS) && defined(GSHMEM_IS_DECLARED) && \
+    !defined(GSHMEM_WITHOUT_DEVICE_FUNCTIONS)
 #include "device_functions.h"
 #endif

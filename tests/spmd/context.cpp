@@ -12,14 +12,6 @@ constexpr int kContexts = 3;
 constexpr long kOptions[] = {0, GSHMEM_CTX_SERIALIZED, GSHMEM_CTX_PRIVATE, GSHMEM_CTX_NOSTORE,
                              GSHMEM_CTX_PRIVATE | GSHMEM_CTX_NOSTORE};
 
-struct OrderNothing {
-  GSHMEM_FN void operator()(const LaunchContext&, Log) const {
-    gshmem_ctx_fence(GSHMEM_CTX_INVALID);
-    gshmem_ctx_quiet(GSHMEM_CTX_INVALID);
-    gshmem_ctx_pe_quiet(GSHMEM_CTX_INVALID, nullptr, 1);
-  }
-};
-
 }  // namespace
 
 SPMD_TEST(contexts_of_all_options_move_data) {
@@ -122,14 +114,6 @@ SPMD_TEST(sessions_are_hints) {
   gshmem_ctx_session_start(GSHMEM_CTX_INVALID, 0, nullptr, 0);
   gshmem_ctx_session_stop(GSHMEM_CTX_INVALID);
   gshmem_ctx_destroy(own);
-}
-
-SPMD_TEST(fence_and_quiet_of_an_invalid_context_do_nothing) {
-  pe.run({}, OrderNothing{});
-  gshmem_ctx_fence(GSHMEM_CTX_INVALID);
-  gshmem_ctx_quiet(GSHMEM_CTX_INVALID);
-  gshmem_ctx_pe_quiet(GSHMEM_CTX_INVALID, nullptr, 1);
-  SPMD_EQ(pe, gshmemx_last_fault(nullptr), 0);
 }
 
 SPMD_TEST(contexts_come_and_go) {

@@ -132,9 +132,13 @@ SPMD_TEST_WITH_HEAP(every_kind_of_call_reaches_memory_by_which_the_heap_has_grow
   gshmem_ctx_uint64_put(old_context, words + 50, words + 8, 2, pe.next());
   gshmem_ctx_uint64_atomic_add(old_context, words + 52, 3, pe.next());
   gshmem_ctx_quiet(old_context);
-  gshmemx_uint64_put_on_stream(words + 60, words, 2, pe.next(), nullptr);
-  gshmemx_barrier_all_on_stream(nullptr);
-  synchronize();
+  // (PEs of one process on one GPU have one default stream, in which their barriers would wait for
+  // each other.)
+  if (pe.c_api_in_kernels()) {
+    gshmemx_uint64_put_on_stream(words + 60, words, 2, pe.next(), nullptr);
+    gshmemx_barrier_all_on_stream(nullptr);
+    synchronize();
+  }
   pe.barrier();
   if (pe.c_api_in_kernels()) {
     const auto previous = static_cast<std::uint64_t>(pe.previous()) + 1;

@@ -144,6 +144,14 @@ void test_exchange(Pe& pe) {
   });
 }
 
+struct OrderNothing {
+  GSHMEM_FN void operator()(const LaunchContext&, Log) const {
+    gshmem_ctx_fence(GSHMEM_CTX_INVALID);
+    gshmem_ctx_quiet(GSHMEM_CTX_INVALID);
+    gshmem_ctx_pe_quiet(GSHMEM_CTX_INVALID, nullptr, 1);
+  }
+};
+
 }  // namespace
 
 SPMD_TEST(contexts_of_teams_name_pes_by_their_numbers_in_the_team) { test_exchange(pe); }
@@ -211,4 +219,12 @@ SPMD_TEST(teams_keep_their_configuration) {
     SPMD_CHECK(pe, gshmem_team_get_config(team, mask, nullptr) != 0);
   gshmem_team_destroy(team);
   SPMD_CHECK(pe, gshmem_team_get_config(team, GSHMEM_TEAM_NUM_CONTEXTS, &got) != 0);
+}
+
+SPMD_TEST(fence_and_quiet_of_an_invalid_context_do_nothing) {
+  if (pe.c_api_in_kernels()) pe.run({}, OrderNothing{});
+  gshmem_ctx_fence(GSHMEM_CTX_INVALID);
+  gshmem_ctx_quiet(GSHMEM_CTX_INVALID);
+  gshmem_ctx_pe_quiet(GSHMEM_CTX_INVALID, nullptr, 1);
+  SPMD_EQ(pe, gshmemx_last_fault(nullptr), 0);
 }
