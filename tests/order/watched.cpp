@@ -38,23 +38,17 @@ struct Arrays {
   long lock;
 };
 
-#define GSHMEM_WORDS(WORD)                                                                        \
-  WORD(put)                                                                                       \
-  WORD(put_nbi)                                                                                   \
-  WORD(iput)                                                                                      \
-  WORD(p)                                                                                         \
-  WORD(get)                                                                                       \
-  WORD(get_nbi)                                                                                   \
-  WORD(iget)                                                                                      \
-  WORD(g)                                                                                         \
-  WORD(put_signal)                                                                                \
-  WORD(put_signal_nbi)                                                                            \
-  WORD(other_signal)                                                                              \
-  WORD(add) WORD(set) WORD(fetch) WORD(fetch_add) WORD(fetch_nbi) WORD(load) WORD(store)          \
-      WORD(read) WORD(write) WORD(fence) WORD(quiet) WORD(barrier) WORD(sync) WORD(allreduce)     \
-          WORD(signal) WORD(await) WORD(flag) WORD(set_flag) WORD(add_flag) WORD(wait) WORD(test) \
-              WORD(poll) WORD(lock) WORD(unlock) WORD(add_signal) WORD(peek) WORD(clear)          \
-                  WORD(until_found) WORD(reduce_y) WORD(get_other) WORD(put_other)
+// (clang-format 14 moves these lines each time.)
+// clang-format off
+#define GSHMEM_WORDS(WORD) \
+  WORD(put) WORD(put_nbi) WORD(iput) WORD(p) WORD(get) WORD(get_nbi) WORD(iget) WORD(g) \
+  WORD(put_signal) WORD(put_signal_nbi) WORD(other_signal) WORD(add) WORD(set) WORD(fetch) \
+  WORD(fetch_add) WORD(fetch_nbi) WORD(load) WORD(store) WORD(read) WORD(write) WORD(fence) \
+  WORD(quiet) WORD(barrier) WORD(sync) WORD(allreduce) WORD(signal) WORD(await) WORD(flag) \
+  WORD(set_flag) WORD(add_flag) WORD(wait) WORD(test) WORD(poll) WORD(lock) WORD(unlock) \
+  WORD(add_signal) WORD(peek) WORD(clear) WORD(until_found) WORD(reduce_y) WORD(get_other) \
+  WORD(put_other)
+// clang-format on
 enum class Word {
 #define GSHMEM_WORD(NAME) NAME,
   GSHMEM_WORDS(GSHMEM_WORD)
