@@ -76,6 +76,8 @@ class CudaHostOps final : public device::HostOps {
   template <class IsWanted>
   void launch_list(CUstream stream, const device::Call& call, const IsWanted& is_wanted);
   [[nodiscard]] bool is_named(const void* memory, std::size_t bytes) const;
+  template <class Work>
+  void for_each_merged(const device::Call& call, const Work& work) const;
   [[nodiscard]] bool require_list_reached(const device::Call& call) const;
   /// Completes everything that was started, and what kernels have posted to the queues of the
   /// context.

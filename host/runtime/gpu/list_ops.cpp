@@ -1,4 +1,4 @@
-// Lists of pieces of host threads and streams. Neighbours in a list that are neighbours in memory
+// Lists of pieces of host threads and streams. Neighbours in a list that are neighbours in the heap
 // on both sides become one piece. Mapped PEs are reached by the copy engine or by a kernel, as the
 // caller says; over a network the kernel posts the pieces, whose local sides must be memory that
 // the network reaches.
@@ -26,21 +26,9 @@ const void* local_of(const Call& call, const gshmemx_piece_t& piece) {
   return is_put(call) ? piece.source : piece.dest;
 }
 
-/// Calls `work(piece)` for the pieces of the list, merged where neighbours are.
-template <class Work>
-void for_each_merged(Pieces pieces, const Work& work) {
-  gshmemx_piece_t last{};
-  for (const gshmemx_piece_t& piece : pieces) {
-    if (piece.bytes == 0) continue;
-    if (last.bytes != 0 && static_cast<char*>(last.dest) + last.bytes == piece.dest &&
-        static_cast<const char*>(last.source) + last.bytes == piece.source) {
-      last.bytes += piece.bytes;
-      continue;
-    }
-    if (last.bytes != 0) work(last);
-    last = piece;
-  }
-  if (last.bytes != 0) work(last);
+bool are_neighbours(const gshmemx_piece_t& a, const gshmemx_piece_t& b) {
+  return static_cast<char*>(a.dest) + a.bytes == b.dest &&
+         static_cast<const char*>(a.source) + a.bytes == b.source;
 }
 
 /// The update after a list: a put of no bytes with a signal, which has the fence that orders stores
@@ -84,6 +72,25 @@ bool CudaHostOps::is_named(const void* memory, std::size_t bytes) const {
          device::is_registered(state_, offset, bytes);
 }
 
+/// Calls `work(piece)` for the pieces of the list, merged where neighbours are. Neighbours in
+/// different memory stay two: a copy may not leave an allocation, nor an entry what its key covers.
+template <class Work>
+void CudaHostOps::for_each_merged(const Call& call, const Work& work) const {
+  gshmemx_piece_t last{};
+  for (const gshmemx_piece_t& piece : pieces_of(call)) {
+    if (piece.bytes == 0) continue;
+    const std::size_t sum = last.bytes + piece.bytes;
+    if (last.bytes != 0 && are_neighbours(last, piece) && is_named(last.dest, sum) &&
+        is_named(last.source, sum)) {
+      last.bytes = sum;
+      continue;
+    }
+    if (last.bytes != 0) work(last);
+    last = piece;
+  }
+  if (last.bytes != 0) work(last);
+}
+
 /// Errors: as require_reached. Returns whether the copy engine can access all of them without
 /// waiting.
 bool CudaHostOps::require_list_reached(const Call& call) const {
@@ -123,7 +130,7 @@ bool CudaHostOps::require_list_reached(const Call& call) const {
 void CudaHostOps::copy_list(CUstream stream, const Call& call) {
   std::vector<CUdeviceptr> to, from;
   std::vector<std::size_t> sizes;
-  for_each_merged(pieces_of(call), [&](const gshmemx_piece_t& piece) {
+  for_each_merged(call, [&](const gshmemx_piece_t& piece) {
     void* const source = const_cast<void*>(piece.source);
     to.push_back(reinterpret_cast<CUdeviceptr>(
         is_put(call) ? device::peer_address(state_, piece.dest, call.pe) : piece.dest));
@@ -186,7 +193,7 @@ void CudaHostOps::launch_list(CUstream stream, const Call& call, const IsWanted&
     request->count = 0;
     total = 0;
   };
-  for_each_merged(pieces_of(call), [&](const gshmemx_piece_t& piece) {
+  for_each_merged(call, [&](const gshmemx_piece_t& piece) {
     if (!is_wanted(piece)) return;
     total += piece.bytes;
     request->pieces[request->count++] = {piece.dest, piece.source, mapped ? total : piece.bytes};
@@ -205,7 +212,7 @@ void CudaHostOps::run_list(const Call& call) {
       return has_list_kernel_ && is_named(local_of(call, piece), piece.bytes);
     };
     guarded([&] { launch_list(stream_, call, is_direct); });
-    for_each_merged(pieces_of(call), [&](const gshmemx_piece_t& piece) {
+    for_each_merged(call, [&](const gshmemx_piece_t& piece) {
       if (is_direct(piece)) return;
       if (is_put(call)) {
         put(piece.dest, piece.source, piece.bytes, call.pe);
@@ -216,7 +223,9 @@ void CudaHostOps::run_list(const Call& call) {
   }
   if (!call.waits && !call.signal) return;
   complete();
-  if (call.signal) (void)serve(signal_after(call));
+  // After a fault pieces may be missing that the signal would announce.
+  if (call.signal && __atomic_load_n(&state_.control->stop, __ATOMIC_ACQUIRE) == 0)
+    (void)serve(signal_after(call));
 }
 
 void CudaHostOps::leave_list(CUstream stream, const Call& call) {
@@ -233,7 +242,7 @@ void CudaHostOps::leave_list(CUstream stream, const Call& call) {
           "with memory that is registered with CUDA",
           call.name, call.blocks);
     });
-    for_each_merged(pieces_of(call), [&](const gshmemx_piece_t& piece) {
+    for_each_merged(call, [&](const gshmemx_piece_t& piece) {
       Call one = Call::transfer(is_put(call) ? CallKind::kPut : CallKind::kGet, call.name,
                                 piece.dest, piece.source, piece.bytes, call.pe, true);
       leave_transfer(stream, one);

@@ -3,6 +3,7 @@
 #include <gshmem/abi/order_shadow.h>
 #include <gshmem/gshmem.hpp>
 
+#include "host/base/cuda_driver.h"
 #include "tests/unit/gpu_memory/four_gpus.h"
 
 #include <catch2/catch.hpp>
@@ -185,6 +186,21 @@ TEST_CASE("lists_are_copies_or_launches_in_their_stream") {
   gshmemx_putv_on_stream(list.data(), list.size(), 0, 0, nullptr);
   CHECK(heaps().in_streams.size() == 2);
   CHECK(heaps().violations.empty());
+}
+
+TEST_CASE("neighbours_in_a_list_that_may_be_two_allocations_are_two_copies") {
+  Job job;
+  constexpr std::size_t kPiece = 4096;
+  CUdeviceptr memory = 0;
+  GSHMEM_CU(CudaDriver::get(), cuMemAlloc, &memory, 2 * kPiece);
+  auto* const plain = reinterpret_cast<char*>(memory);
+  const std::vector<gshmemx_piece_t> list{{job.at(0), plain, kPiece},
+                                          {job.at(kPiece), plain + kPiece, kPiece}};
+  const auto copies = job.left_by(
+      [&](gshmemx_stream_t s) { gshmemx_putv_on_stream(list.data(), list.size(), 0, 0, s); });
+  REQUIRE(copies.size() == 2);
+  CHECK((copies[0].bytes == kPiece && copies[1].bytes == kPiece));
+  GSHMEM_CU(CudaDriver::get(), cuMemFree, memory);
 }
 
 TEST_CASE("list_in_gpu_memory_is_a_fault") {
