@@ -179,7 +179,8 @@ class Burst {
     coop_.sync();
     if (coop_.thread_rank() == 0) {
       api::quiet(caller);
-      api::signal_op(caller, update, pe_);
+      // After a fault messages may be missing that the signal would announce.
+      if (load_acquire(&state_->control->stop) == 0) api::signal_op(caller, update, pe_);
     }
     coop_.sync();  // a quiet of the others covers the signal
   }

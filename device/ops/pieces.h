@@ -128,7 +128,9 @@ GSHMEM_OUTLINE int move_list(Coop coop, const ListCall& call) {
   sync_lanes(coop);
   coop.sync();
   if (!call.has_signal || (call.is_put && !mapped)) return 0;
-  if (coop.thread_rank() == 0) update_after_list(call);
+  // After a fault pieces may be missing that the signal would announce.
+  if (coop.thread_rank() == 0 && load_acquire(&call.state->control->stop) == 0)
+    update_after_list(call);
   coop.sync();
   return 0;
 }
