@@ -1,5 +1,5 @@
 // The API layer of lists of pieces: checks of lists, and the calls putv and getv. Included by
-// api_context.h and the C++ API; include/gshmem/functions.def has the contract.
+// api_context.h and the C++ API; include/gshmem/lists.def has the contract.
 #pragma once
 
 #include "api.h"
@@ -169,40 +169,42 @@ GSHMEM_FN void move_list(Coop coop, const ListCall& list, [[maybe_unused]] int n
   (void)device::move_list(coop, list);
 }
 
+GSHMEM_FN ListCall list_of(const Caller& call, Pieces pieces, int pe, bool is_put,
+                           Completion completion) {
+  const bool blocking = completion == Completion::kBlocking;
+  return {&call.state, call.name, pieces.list, pieces.count, pe, is_put,
+          blocking,    false,     AmoOp::kSet, nullptr,      0};
+}
+/// The threads of a group may have written parts of the list: before it is checked they
+/// synchronize.
+template <class Coop>
+GSHMEM_FN void begin_list(Coop coop) {
+  if constexpr (kChecks) {
+    sync_lanes(coop);
+    coop.sync();
+  }
+}
+
 template <Completion kCompletion, bool kPut, class Coop>
 GSHMEM_FN void list_as(const Caller& call, Coop coop, Pieces pieces, int pe) {
+  begin_list(coop);
   if (!check_arguments(call.state, call.name, ToPe{pe}, GoodPieces{pieces, kPut, nullptr})) return;
-  const ListCall list{&call.state,
-                      call.name,
-                      pieces.list,
-                      pieces.count,
-                      pe,
-                      kPut,
-                      kCompletion == Completion::kBlocking,
-                      false,
-                      AmoOp::kSet,
-                      nullptr,
-                      0};
+  const ListCall list = list_of(call, pieces, pe, kPut, kCompletion);
   GSHMEM_WATCH(order::list(watch, coop, list);)
   move_list(coop, list, pieces.num_blocks);
 }
 template <Completion kCompletion, bool kPut, class Coop>
 GSHMEM_FN void list_signal_as(const Caller& call, Coop coop, Pieces pieces, SignalUpdate signal,
                               int pe) {
+  begin_list(coop);
   if (!check_arguments(call.state, call.name, ToPe{pe}, SignalOp{signal.op},
                        word("sig_addr", signal.address), GoodPieces{pieces, kPut, signal.address}))
     return;
-  const ListCall list{&call.state,
-                      call.name,
-                      pieces.list,
-                      pieces.count,
-                      pe,
-                      kPut,
-                      kCompletion == Completion::kBlocking,
-                      true,
-                      signal.op == GSHMEM_SIGNAL_SET ? AmoOp::kSet : AmoOp::kAdd,
-                      signal.address,
-                      signal.value};
+  ListCall list = list_of(call, pieces, pe, kPut, kCompletion);
+  list.has_signal = true;
+  list.op = signal.op == GSHMEM_SIGNAL_SET ? AmoOp::kSet : AmoOp::kAdd;
+  list.word = signal.address;
+  list.value = signal.value;
   GSHMEM_WATCH(order::list(watch, coop, list);)
   move_list(coop, list, pieces.num_blocks);
 }
