@@ -119,6 +119,25 @@ struct Star {
   std::unique_ptr<Queue> queue;
 };
 
+/// A shared receive queue of one buffer. A link comes before it.
+struct OneBuffer {
+  OneBuffer(Star& star, std::uint64_t offset, std::uint32_t bytes) {
+    Bytes entry(16);
+    Queue::data(entry, star.source.address(offset), bytes, star.source.key());
+    std::copy(entry.begin(), entry.end(), entries);
+    number = star.engine.create_receives({.pd = star.pd,
+                                          .entries = entries,
+                                          .log_entries = 1,
+                                          .log_entry_bytes = 5,
+                                          .record = record,
+                                          .order = soft::ReceiveOrder::kLinkedRing});
+  }
+  void provide() { __atomic_store_n(record, __builtin_bswap32(1), __ATOMIC_RELEASE); }
+  alignas(64) std::uint8_t entries[64] = {};
+  alignas(64) std::uint32_t record[2] = {};
+  std::uint32_t number = 0;
+};
+
 }  // namespace
 
 TEST_CASE("an_initiator_reaches_one_target_after_another_and_loses_nothing") {
@@ -262,33 +281,21 @@ TEST_CASE("a_brief_address_vector_is_enough_on_infiniband") {
 
 TEST_CASE("messages_to_targets_come_out_of_their_shared_queue") {
   Star star(0);
-  // One buffer of 16 bytes; each has a link before it.
-  alignas(64) static std::uint8_t entries[64];
-  alignas(64) static std::uint32_t record[2];
-  Bytes entry(16);
-  Queue::data(entry, star.source.address(4096), 16, star.source.key());
-  std::copy(entry.begin(), entry.end(), entries);
-  const std::uint32_t shared =
-      star.engine.create_receives({.pd = star.pd,
-                                   .entries = entries,
-                                   .log_entries = 1,
-                                   .log_entry_bytes = 5,
-                                   .record = record,
-                                   .order = soft::ReceiveOrder::kLinkedRing});
+  OneBuffer buffer(star, 4096, 16);
   {
-    Targets there(star.engine, star.pd, 2, {.receives = shared, .min_rnr_timer = 1});
+    Targets there(star.engine, star.pd, 2, {.receives = buffer.number, .min_rnr_timer = 1});
     std::memset(star.source.data(), 0x5a, 16);
     star.queue->set_vector(vector_of({.target = there.numbers[1]}));
     const std::uint16_t index = star.queue->send(star.near(0, 16));
     star.queue->ring();
     CHECK(there.opcode(0) == 15);  // there is no buffer yet
-    __atomic_store_n(record, __builtin_bswap32(1), __ATOMIC_RELEASE);
+    buffer.provide();
     CHECK_FALSE(star.queue->wait(index).error());
     CHECK(there.opcode(0) == 2);  // MLX5_CQE_RESP_SEND
     CHECK(*star.source.as<std::uint8_t>(4096 + 15) == 0x5a);
-    CHECK_THROWS_AS(star.engine.destroy_receives(shared), soft::EngineError);
+    CHECK_THROWS_AS(star.engine.destroy_receives(buffer.number), soft::EngineError);
   }
-  star.engine.destroy_receives(shared);
+  star.engine.destroy_receives(buffer.number);
 }
 
 TEST_CASE("an_initiator_is_connected_to_one_target_at_a_time_and_to_none_after_its_end") {
@@ -317,21 +324,10 @@ TEST_CASE("a_buffer_that_was_taken_for_a_message_without_an_end_comes_back_with_
   // The first half of a message arrives, the rest is lost at first, and its initiator is reset.
   Star star(0, {.adversary = "drop=1"});
   constexpr std::uint32_t kBytes = 1 << 19;
-  alignas(64) static std::uint8_t entries[64];
-  alignas(64) static std::uint32_t record[2];
-  Bytes entry(16);
-  Queue::data(entry, star.source.address(kBytes), kBytes, star.source.key());
-  std::copy(entry.begin(), entry.end(), entries);
-  record[0] = __builtin_bswap32(1);
-  const std::uint32_t shared =
-      star.engine.create_receives({.pd = star.pd,
-                                   .entries = entries,
-                                   .log_entries = 1,
-                                   .log_entry_bytes = 5,
-                                   .record = record,
-                                   .order = soft::ReceiveOrder::kLinkedRing});
+  OneBuffer buffer(star, kBytes, kBytes);
+  buffer.provide();
   {
-    Targets there(star.engine, star.pd, 1, {.receives = shared, .min_rnr_timer = 1});
+    Targets there(star.engine, star.pd, 1, {.receives = buffer.number, .min_rnr_timer = 1});
     std::memset(star.source.data(), 0x5a, kBytes);
     star.queue->set_vector(vector_of({.target = there.numbers[0]}));
     star.queue->send(star.near(0, kBytes));
@@ -342,7 +338,7 @@ TEST_CASE("a_buffer_that_was_taken_for_a_message_without_an_end_comes_back_with_
     // It may have been complete by then.
     CHECK(eventually([&] { return there.opcode(0) == 14 || there.opcode(0) == 2; }));
   }
-  star.engine.destroy_receives(shared);
+  star.engine.destroy_receives(buffer.number);
 }
 
 }  // namespace gshmem::test
