@@ -127,10 +127,13 @@ CONNECTIONS = [
                "    outside_.on_error(Error(known", "    (void)(Error(known"),
 ]
 
-# The soft NIC refuses these, or does not answer, like a ConnectX; or they fail before the first post.
-OVER_SOFT_NIC = (r"(mlx5_nic_test|mlx5_soft_test)\..*|spmd\.(soft_rails_mpirun_2|soft_roce_2|soft_adversary_relaxed_3_11)|"
-                 r"errors\.(a_|burst|entries|every_call_w|local|message|remote|retries|target).*")
-FIRST_USE_TESTS = r"launch\.first_use.*|spmd\.soft_first_use_3.*|errors\..*first_use.*|nic_queue_set_test\..*"
+# Names of tests in steps, the short ones first. The soft NIC refuses these, or does not answer, like a ConnectX; or
+# they fail before the first post.
+OVER_SOFT_NIC = [r"(mlx5_nic_test|mlx5_soft_test)\..*",
+                 r"spmd\.(soft_rails_mpirun_2|soft_roce_2|soft_adversary_relaxed_3_11)|"
+                 r"errors\.(a_|burst|entries|every_call_w|local|message|remote|retries|target).*"]
+FIRST_USE_TESTS = [r"nic_queue_set_test\..*|launch\.first_use.*",
+                   r"spmd\.soft_first_use_3.*|errors\..*first_use.*"]
 
 
 def tests_of(file):
