@@ -138,6 +138,11 @@ struct OneBuffer {
   std::uint32_t number = 0;
 };
 
+/// The NIC writes there at the same time, which TSan must not see: no completion orders it.
+__attribute__((no_sanitize("thread"))) std::uint8_t arrived(const std::uint8_t* at) {
+  return __atomic_load_n(at, __ATOMIC_RELAXED);
+}
+
 }  // namespace
 
 TEST_CASE("an_initiator_reaches_one_target_after_another_and_loses_nothing") {
@@ -333,7 +338,7 @@ TEST_CASE("a_buffer_that_was_taken_for_a_message_without_an_end_comes_back_with_
     star.queue->send(star.near(0, kBytes));
     star.queue->ring();
     const auto* first = star.source.as<std::uint8_t>(kBytes);
-    REQUIRE(eventually([&] { return __atomic_load_n(first, __ATOMIC_ACQUIRE) == 0x5a; }));
+    REQUIRE(eventually([&] { return arrived(first) == 0x5a; }));
     star.queue->reset();
     // While the wire is full nobody tells the target: the initiator's next connection does.
     star.start();
