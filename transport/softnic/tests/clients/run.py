@@ -5,6 +5,7 @@ FOLDER has the two libraries; a client is a function below. Exit 77, with the re
 program is not installed.
 """
 import gzip
+import importlib.util
 import os
 import re
 import shutil
@@ -300,6 +301,43 @@ def around(folder, mpirun, binary, prefix):
     need(not complaints(done.stderr, of_ucx=True), "the soft NIC remarks something")
 
 
+def nixl(folder):
+    """NIXL's wheel with the UCX that it brings: an agent writes another's memory, reads it, and notifies it"""
+    # .ci/setup puts the package here; another one may be installed.
+    root = os.path.abspath(os.path.join(os.path.dirname(__file__), *[".."] * 4))
+    sys.path.append(os.path.join(root, ".deps", "python"))
+    found = [spec for name in ("nixl_cu13", "nixl_cu12") if (spec := importlib.util.find_spec(name))]
+    if not found:
+        raise Skip("there is no NIXL (PyPI: nixl-cu12, with numpy)")
+    package = os.path.dirname(found[0].origin)
+    # The wheel has verbs of its own under names of its own.
+    libraries = os.path.join(os.path.dirname(package), os.path.basename(package) + ".libs")
+    with tempfile.TemporaryDirectory() as work:
+        for name in os.listdir(libraries):
+            if match := re.match(r"(libibverbs|libmlx5)-[0-9a-f]+\.so", name):
+                os.symlink(os.path.join(folder, match.group(1) + ".so.1"), os.path.join(work, name))
+        os.symlink(os.path.join(folder, "libgshnic.so"), os.path.join(work, "libgshnic.so"))
+        agent = os.path.join(os.path.dirname(os.path.abspath(__file__)), "nixl_agent.py")
+        for transports in ("rc_mlx5,ud_mlx5,self", "rc_verbs,ud_verbs,self"):  # it is built without DC
+            exchange = tempfile.mkdtemp(dir=work)
+            fabric = f"gshnic_clients_{os.getpid()}_nixl"
+            prefix = nodes(f"UCX_TLS={transports}", "UCX_NET_DEVICES=mlx5_0:1", sys.executable, "-B", agent)
+            env = environment(work, GSHNIC_FABRIC=fabric, PYTHONPATH=os.pathsep.join(sys.path))
+            agents = [subprocess.Popen([*prefix, role, exchange], env=env, stdout=subprocess.PIPE,
+                                       stderr=subprocess.STDOUT, text=True) for role in ("source", "sink")]
+            try:
+                said = [one.communicate(timeout=SECONDS)[0] for one in agents]
+            finally:
+                for one in agents:
+                    one.kill()
+                if os.path.exists("/dev/shm/" + fabric):
+                    os.unlink("/dev/shm/" + fabric)
+            print(*said, sep="\n")
+            for role, text in zip(("source", "sink"), said):
+                expect(text, [f"{role}: 0 wrong"])
+                need(not complaints(text, of_ucx=True), "the soft NIC remarks something")
+
+
 RDMA_CORE_TESTS = "/usr/share/doc/rdma-core/tests"
 # Features that the soft NIC lacks: regions and queues that change, memory of the device, steering of packets, huge
 # pages, objects of another process, libmlx5's MLX5_CQE_SIZE.
@@ -339,7 +377,7 @@ def rdma_core(folder):
         need(re.search(rf"^{test} .*\n?.* ok$", done.stderr, re.M), f"not {test}")
 
 
-CLIENTS = [devices, devinfo, pingpong, srq_pingpong, perftest, ucx, ucp, openmpi, rdma_core]
+CLIENTS = [devices, devinfo, pingpong, srq_pingpong, perftest, ucx, ucp, openmpi, nixl, rdma_core]
 
 
 def main():
