@@ -114,6 +114,18 @@ TEST_CASE("with_receives_writes_and_sends_may_have_an_immediate") {
   }
 }
 
+TEST_CASE("a_wait_names_a_completion_queue_and_a_count_of_24_bits") {
+  const Bytes wqe =
+      join({control(0, 0x0f, 2), {0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0, 0, 7, 0, 0xab, 0xcd, 0xef}});
+  const DecodeResult result = decode_wqe(wqe.data(), wqe.size(), Receives::kYes);
+  CHECK(result.error == WqeError::kNone);
+  CHECK(result.remark.empty());
+  CHECK(result.wqe.kind == WqeKind::kWait);
+  CHECK(result.wqe.awaited_queue == 0xabcdef);
+  CHECK(result.wqe.awaited_count == 7);
+  CHECK(decode_wqe(wqe.data(), wqe.size()).error == WqeError::kLocalOperation);
+}
+
 TEST_CASE("write_gathers_several_pointers_and_may_be_longer_than_an_entry") {
   const Wqe wqe = good(join({control(0, 0x08, 5), kRemote, kData100, kData8, kData4}));
   CHECK(wqe.length == 112);

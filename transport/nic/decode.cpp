@@ -148,12 +148,13 @@ class Decoder {
 
   void body() {
     const bool send = wqe().opcode == 0x0a || wqe().opcode == 0x0b;
-    if (receives_ == Receives::kDatagrams && !send && wqe().opcode != 0x00) return unknown();
+    const bool waits = wqe().opcode == 0x00 || wqe().opcode == 0x0f;
+    if (receives_ == Receives::kDatagrams && !send && !waits) return unknown();
     const bool masked = wqe().opcode == 0x14 || wqe().opcode == 0x15;
     if (!masked && opmod_ != 0) {
       return fail(WqeError::kLocalOperation, text("opmod 0x%02x in %s", unsigned{opmod_}, name()));
     }
-    const bool stays = wqe().opcode == 0x00 || wqe().opcode == 0x23;
+    const bool stays = waits || wqe().opcode == 0x23;
     if (receives_ == Receives::kTargets && !stays) address(Key::kAccess);
     switch (wqe().opcode) {
       case 0x00:
@@ -174,6 +175,10 @@ class Decoder {
         wqe().kind = WqeKind::kSend;
         if (receives_ == Receives::kDatagrams) address(Key::kQueue);
         return payload(Inline::kAllowed);
+      case 0x0f:
+        if (receives_ == Receives::kNo) return unknown();
+        wqe().kind = WqeKind::kWait;
+        return awaited();
       case 0x10:
         wqe().kind = WqeKind::kRead;
         remote();
@@ -208,6 +213,16 @@ class Decoder {
     wqe().remote_address = be64_at(segment);
     wqe().remote_key = be32_at(segment + 8);
     if (be32_at(segment + 12)) remark("reserved word of the remote address segment is set");
+  }
+
+  // The segment of a WAIT for a producer index (opmod 0; PRM, "cross-channel"): +0 reserved, +8
+  // the producer index, +12 the number of the completion queue.
+  void awaited() {
+    const std::uint8_t* segment = take(kUnitBytes, "completion queue");
+    if (segment == nullptr) return;
+    wqe().awaited_count = be32_at(segment + 8) & 0xffffff;
+    wqe().awaited_queue = be32_at(segment + 12) & 0xffffff;
+    if (be64_at(segment) != 0) remark("reserved words of WAIT are set");
   }
 
   enum class Key { kQueue, kAccess };

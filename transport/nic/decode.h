@@ -28,6 +28,7 @@ enum class WqeKind : std::uint8_t {
   kMaskedFetchAdd,     ///< 4 or 8 bytes
   kDump,
   kSend,  ///< sends into a buffer that the receiver has posted
+  kWait,  ///< holds what follows until a completion queue has as many entries (cross-channel)
 };
 
 /// Values in order, as a vector. The first `kFew` need no allocation, since nearly all entries have
@@ -111,9 +112,14 @@ struct WqeFields : AtomicOperands {
   bool has_immediate = false, solicited = false;
   std::uint32_t immediate = 0;
   AddressVector to;  ///< for a datagram, or from a DC initiator
+  // Of a wait: a completion queue, and how many entries it must have had. The NIC counts 24 bits.
+  std::uint32_t awaited_queue = 0, awaited_count = 0;
 
   [[nodiscard]] bool is_atomic() const {
     return kind >= WqeKind::kCompareSwap && kind <= WqeKind::kMaskedFetchAdd;
+  }
+  [[nodiscard]] bool is_on_wire() const {
+    return kind != WqeKind::kNop && kind != WqeKind::kDump && kind != WqeKind::kWait;
   }
   [[nodiscard]] bool carries_data() const {
     return kind == WqeKind::kWrite || kind == WqeKind::kSend;

@@ -25,6 +25,10 @@ class CompletionQueue {
   /// Nothing will be written from now on.
   void break_off() { overrun_ = true; }
   [[nodiscard]] bool broken() const { return overrun_; }
+  /// Whether it has had `count` entries, of which 24 bits count.
+  [[nodiscard]] bool has_had(std::uint32_t count) const {
+    return ((static_cast<std::uint32_t>(produced_) - count) & 0xffffff) < 0x800000;
+  }
   [[nodiscard]] bool collapsed() const { return attributes_.collapsed; }
   [[nodiscard]] std::uint32_t number() const { return number_; }
   [[nodiscard]] std::uint32_t uar() const { return attributes_.uar; }

@@ -79,6 +79,7 @@ struct QpAttributes {
   ReceiveAttributes receives = {};    ///< of its own, without pd
   std::uint32_t shared_receives = 0;  ///< else the number of create_receives; 0 = none
   bool no_record = false;             ///< qpc.send_dbr_mode 1: rung by a register of its own
+  bool waits_for_others = false;      ///< qpc.cd_master: WAIT entries may be posted
 };
 
 /// qpc.state

@@ -205,8 +205,7 @@ void Requester::done(QueuePair& qp, Operation& op, std::int64_t now) {
       now + context_.adversary.delay_ns(Behaviour::kLateCompletion, qp.ordinal, op.number);
   qp.retries = qp.rnr_retries = 0;
   context_.counters.bytes += op.wqe.length;
-  if (op.wqe.kind != nic::WqeKind::kNop && op.wqe.kind != nic::WqeKind::kDump)
-    context_.costs.charge(op.wqe.length);
+  if (op.wqe.is_on_wire()) context_.costs.charge(op.wqe.length);
   if (op.trails) {
     constexpr std::int64_t kTrailNs = 300'000;
     qp.trailing.push_back({op.wqe.local, std::move(op.trailing), now + kTrailNs});

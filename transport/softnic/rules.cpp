@@ -47,11 +47,12 @@ std::uint32_t kinds_of(std::string_view part, std::string_view word) {
                      bit(WqeKind::kMaskedCompareSwap) | bit(WqeKind::kMaskedFetchAdd)},
       {"dump", bit(WqeKind::kDump)},
       {"send", bit(WqeKind::kSend)},
+      {"wait", bit(WqeKind::kWait)},
   };
   for (const Row& row : kRows) {
     if (row.word == word) return row.kinds;
   }
-  bad(part, "op=* nop write read cas fadd mcas mfadd atomic dump");
+  bad(part, "op=* nop write read cas fadd mcas mfadd atomic dump send wait");
 }
 
 void parse_queue(Rule& rule, std::string_view part, std::string_view value) {

@@ -5,8 +5,7 @@
 //   where  = "qp=" ("*" | number | "#" n)     n-th queue pair of the process, from 0
 //          | "wqe=" ("*" | n | n "-" m)       n-th WQE since the queue pair became ready, from 0
 //          | "op=" ("*" | "nop" | "write" | "read" | "cas" | "fadd" | "mcas" | "mfadd" | "atomic" |
-//          "send"
-//                   | "dump")
+//                   "send" | "dump" | "wait")
 //          | "times=" n                       at most so often; default: always
 //   action = "syndrome=" n [":vendor=" n]     the WQE fails; remote syndromes (0x12, 0x13, 0x14)
 //                                             at the responder, whose queue pair fails too

@@ -75,6 +75,18 @@ bool Requester::execute(QueuePair& qp, Operation& op, std::int64_t now) {
     case nic::WqeKind::kNop:
       done(qp, op, now);
       return true;
+    case nic::WqeKind::kWait: {
+      const auto awaited = context_.cqs.find(op.wqe.awaited_queue);
+      if (!qp.attributes.waits_for_others || awaited == context_.cqs.end()) {
+        reject(qp, op, kLocalOperation,
+               !qp.attributes.waits_for_others ? "WAIT in a queue pair without cd_master"
+                                               : "WAIT for a completion queue that there is not");
+        return true;
+      }
+      if (!awaited->second->has_had(op.wqe.awaited_count)) return false;
+      done(qp, op, now);
+      return true;
+    }
     case nic::WqeKind::kDump: {
       // Earlier incoming data is in memory when it completes: that is what clients use it for.
       for (QueuePair* other : context_.busy) land_trailing(*other, kNever);
@@ -93,7 +105,7 @@ bool Requester::apply_rules(QueuePair& qp, Operation& op, std::int64_t now) {
   op.rules_asked = true;
   const Rule* rule = context_.rules.match(qp.number, qp.ordinal, op.number, op.wqe.kind);
   if (rule == nullptr) return true;
-  const bool on_wire = op.wqe.kind != nic::WqeKind::kNop && op.wqe.kind != nic::WqeKind::kDump;
+  const bool on_wire = op.wqe.is_on_wire();
   switch (*rule->action) {
     case Rule::Action::kDelay:
       op.not_before_ns = now + static_cast<std::int64_t>(rule->delay_ns);

@@ -384,5 +384,31 @@ TEST_CASE("queue_pairs_after_reset_have_no_state_of_the_old_connection") {
   CHECK(pair.engine.violations().empty());
 }
 
+TEST_CASE("entries_after_a_wait_stay_until_a_completion_queue_has_had_as_many_entries") {
+  Pair pair({}, {.waits_for_others = true});
+  *pair.source.as<std::uint64_t>() = 42;
+  // That of b, three times, and one that has come already.
+  pair.b.ring_and_wait(pair.b.nop());
+  pair.a.wait_for(pair.b.cqn(), 1, 0);
+  pair.a.wait_for(pair.b.cqn(), 3);
+  const std::uint16_t last = pair.a.write(pair.far(0), pair.near(0, 8));
+  pair.a.ring();
+  for (int round = 0; round < 2; ++round) {
+    CHECK_FALSE(pair.a.peek());
+    pair.b.ring_and_wait(pair.b.nop());
+  }
+  CHECK_FALSE(pair.a.wait(last).error());
+  CHECK(*pair.target.as<std::uint64_t>() == 42);
+  CHECK(pair.engine.violations().empty());
+}
+
+TEST_CASE("a_wait_that_cannot_end_is_an_error") {
+  const bool allowed = GENERATE(true, false);
+  Pair pair({}, {.waits_for_others = allowed});
+  const std::uint16_t index = pair.a.wait_for(allowed ? 0xabcdef : pair.b.cqn(), 0);
+  CHECK(unsigned{pair.a.ring_and_wait(index).syndrome} == 2);
+  CHECK_FALSE(pair.engine.violations().empty());
+}
+
 }  // namespace
 }  // namespace gshmem::test

@@ -121,6 +121,7 @@ struct QueueOptions {
   soft::ReceiveAttributes receives = {};  ///< its own by default
   std::uint32_t shared_receives = 0;
   bool no_record = false;
+  bool waits_for_others = false;
   soft::Service service = soft::Service::kReliable;
 };
 
@@ -152,7 +153,8 @@ class Queue {
                              .user_index = options.user_index,
                              .receives = options.receives,
                              .shared_receives = options.shared_receives,
-                             .no_record = options.no_record});
+                             .no_record = options.no_record,
+                             .waits_for_others = options.waits_for_others});
   }
   ~Queue() {
     if (qpn_ != 0) engine_.destroy_qp(qpn_);
@@ -252,11 +254,20 @@ class Queue {
     return atomic(0x11, 0, far, near, operands, flags);
   }
 
-  /// An initiator's entries have this address vector from now on, all but NOP and DUMP.
+  /// Entries after it stay until a completion queue has had `count` of its own.
+  std::uint16_t wait_for(std::uint32_t cqn, std::uint32_t count, std::uint8_t flags = 8) {
+    Bytes wqe = control(0x0f, 2, flags);
+    append64(wqe, 0);
+    append32(wqe, count);
+    append32(wqe, cqn);
+    return post(wqe);
+  }
+
+  /// An initiator's entries have this address vector from now on, all but NOP, DUMP and WAIT.
   void set_vector(const Bytes& vector) { vector_ = vector; }
   /// Stores a WQE in the ring; returns its index.
   std::uint16_t post(Bytes wqe) {
-    if (wqe[3] != 0x00 && wqe[3] != 0x23) {
+    if (wqe[3] != 0x00 && wqe[3] != 0x23 && wqe[3] != 0x0f) {
       wqe.insert(wqe.begin() + 16, vector_.begin(), vector_.end());
       wqe[7] = static_cast<std::uint8_t>(wqe[7] + vector_.size() / 16);
     }

@@ -105,7 +105,6 @@ TEST_CASE("every reason for which a queue pair is refused") {
   SECTION("features that are not there") {
     const auto [byte, bit] = GENERATE(table<std::size_t, int>({{0x04, 31},    // wq_signature
                                                                {0x08, 15},    // no_sq
-                                                               {0x90, 0},     // cd_master
                                                                {0x90, 1}}));  // cd_slave_send
     bits(in, kQpc + byte, bit, bit, 1);
     CHECK(rig.run(in).refused(Status::kBadParameter, Check::kZeroField));

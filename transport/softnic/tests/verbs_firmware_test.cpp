@@ -86,7 +86,7 @@ TEST_CASE("general capabilities are at their offsets, with equal current and max
   CHECK(bits_at(answer.out, cap + 0x40, 5, 5) == 1);     // dct
   CHECK(bits_at(answer.out, cap + 0x40, 31, 31) == 1);   // compact_address_vector
   CHECK(bits_at(answer.out, cap + 0x24, 21, 16) == 4);   // log_max_ra_req_dc
-  CHECK(bits_at(answer.out, cap + 0x44, 19, 19) == 0);   // cd
+  CHECK(bits_at(answer.out, cap + 0x44, 19, 19) == 1);   // cd
   CHECK(bits_at(answer.out, cap + 0x44, 0, 0) == 1);     // rc
   CHECK(bits_at(answer.out, cap + 0x4c, 31, 31) == 1);   // bf
   CHECK(bits_at(answer.out, cap + 0x4c, 20, 16) == 9);   // log_bf_reg_size

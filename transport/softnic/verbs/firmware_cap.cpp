@@ -39,7 +39,7 @@ void fill_general(const DeviceAttributes& device, std::uint8_t* caps) {
   set(caps, cap::roce, device.mac != 0 ? 1 : 0);
   set(caps, cap::atomic, 1);
   set(caps, cap::cq_oi, 1);
-  set(caps, cap::cd, 0);
+  set(caps, cap::cd, 1);
   set(caps, cap::rc, 1);
   set(caps, cap::uar_4k, 1);
   set(caps, cap::log_pg_sz, 12);

@@ -87,6 +87,7 @@ void create_qp(FirmwareState& state, Call& call) {
                           .uar = get(qpc, qpc::uar_page),
                           .user_index = get(qpc, qpc::user_index)};
   attributes.no_record = get(qpc, qpc::send_dbr_mode) == kNoRecord;
+  attributes.waits_for_others = get(qpc, qpc::cd_master) != 0;
   uses.number(state, Resource::kPd, attributes.pd, Check::kPd, "no such protection domain");
   uses.number(state, Resource::kUar, attributes.uar, Check::kUar,
               "uar_page is none of this client's");
