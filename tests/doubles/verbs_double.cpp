@@ -186,7 +186,7 @@ int init_obj(mlx5dv_obj* object, std::uint64_t type) {
     return simple("mlx5dv_init_obj(PD)");
   }
   the_address.rmac[0] = 0x02;
-  the_address.rmac[5] = 0x55;
+  the_address.rmac[5] = current->mac_end;
   object->ah.out->av = &the_address;
   return simple("mlx5dv_init_obj(AH)");
 }

@@ -23,6 +23,7 @@ struct FakeVerbs {
   const char* name = "mlx5_7";              ///< of the first one
   int unsupported = -1;                     ///< index of the device that is no mlx5, from 0
   bool ethernet = false, active = true, grh_required = false;
+  std::uint8_t mac_end = 0x55;                    ///< of every port
   ibv_port_state state = IBV_PORT_ACTIVE;         ///< of an active port
   int gid_index = 0;                              ///< the only one
   std::uint8_t prefix = 0;                        ///< last byte of the GID's subnet

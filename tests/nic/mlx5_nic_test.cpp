@@ -199,6 +199,25 @@ TEST_CASE("configuration_reaches_the_device") {
   CHECK(static_cast<int>(rts[0x89]) == (4 << 5 | 5));  // reads outstanding, retries
 }
 
+TEST_CASE("a_connection_that_is_made_after_the_start_goes_to_the_address_that_the_port_has_then") {
+  fake_verbs_reset();
+  fake_verbs().ethernet = true;
+  Setup setup;
+  const std::unique_ptr<Mlx5Nic> nic = setup.open();
+  nic->use_queue_memory(setup.memory.queue_region());
+  const Keys keys = nic->register_memory(setup.memory.heap_region());
+  for (int queue : {0, 1}) (void)nic->create_queue(Memory::place(queue));
+  nic->connect(0, 1, nic->connect_info(1), keys.remote);
+  nic->start();
+  fake_verbs().mac_end = 0x61;
+  nic->connect(1, 0, nic->connect_info(0), keys.remote);
+  const auto moved = fake_verbs().commands_of(0x503);
+  REQUIRE(moved.size() == 2);
+  CHECK(static_cast<int>(moved[0][0x5b]) == 0x55);
+  CHECK(static_cast<int>(moved[1][0x5b]) == 0x61);
+  nic->stop();
+}
+
 TEST_CASE("dscp_and_udp_port_are_of_roce_v2") {
   for (const bool v2 : {false, true}) {
     fake_verbs_reset();

@@ -306,7 +306,14 @@ Device::Mac Device::mac_of(const Gid& to, int pe) const {
   check_verbs(api.init_obj(&object, MLX5DV_OBJ_AH), "mlx5dv_init_obj(AH)");
   Mac mac{};
   std::memcpy(mac.data(), out.av->rmac, mac.size());
-  return macs_[to] = mac;
+  if (keeps_macs_) macs_[to] = mac;
+  return mac;
+}
+
+void Device::forget_macs() {
+  const std::lock_guard<std::mutex> lock(macs_mutex_);
+  keeps_macs_ = false;
+  macs_.clear();
 }
 
 }  // namespace gshmem::nic::mlx5

@@ -72,10 +72,12 @@ class Device {
 
   /// Returns for example "mlx5_0 port 1 (InfiniBand, LID 7, MTU 4096, PIX, firmware 28.39.2048)"
   [[nodiscard]] std::string describe() const;
-  /// Returns the destination of RoCE packets to the port of PE `pe` with that GID; the kernel is
-  /// asked once. Threads: any.
+  /// Returns the destination of RoCE packets to the port of PE `pe` with that GID. The kernel is
+  /// asked once until forget_macs(), then by each call: a port may have changed its address when a
+  /// connection is made later. Threads: any.
   using Mac = std::array<std::uint8_t, 6>;
   [[nodiscard]] Mac mac_of(const Gid& to, int pe) const;
+  void forget_macs();
   /// Are ports addressed by GIDs? Always on Ethernet. On InfiniBand when the user selected a GID,
   /// or when the port requires a GRH (virtual ports, which share a LID).
   [[nodiscard]] bool global() const {
@@ -86,6 +88,7 @@ class Device {
  private:
   mutable std::mutex macs_mutex_;
   mutable std::map<Gid, Mac> macs_;
+  bool keeps_macs_ = true;
 
   void choose(const DeviceWish& wish);
   void open(FoundDevices& found, const Candidate& chosen);

@@ -155,7 +155,10 @@ void Mlx5Nic::connect(int queue, int pe, const ConnectInfo& peer, std::uint32_t)
   }
 }
 
-void Mlx5Nic::start() { events_.start(); }
+void Mlx5Nic::start() {
+  device_.forget_macs();
+  events_.start();
+}
 
 void Mlx5Nic::stop() noexcept {
   events_.stop();
