@@ -165,6 +165,32 @@ TEST_CASE("each_nic_and_rail_has_keys_of_memory_beside_the_heap") {
   });
 }
 
+TEST_CASE("each_nic_has_a_key_of_local_memory_and_no_other_pe_is_asked") {
+  on_three_pes([](OnePe& pe) {
+    if (pe.boot.rank() != 1) return;  // the call is local
+    const Region local{
+        .base = nullptr, .bytes = 4096, .offset = std::uint64_t{0} - 4096, .local = true};
+    abi::Be32 keys[3] = {};
+    expect(pe.keys.nics() == 2, "its rails");
+    pe.keys.add_local(local, keys);
+    for (int rail = 0; rail < 2; ++rail)
+      expect(keys[rail].get() == pe.nic(rail).registered.at(local.offset).local, "the NIC's key");
+    expect(keys[2].get() == 0, "and no more");
+    pe.keys.remove(local.offset);
+    for (int rail = 0; rail < 2; ++rail)
+      expect(pe.nic(rail).registered.size() == 1, "the heap alone is left");
+    pe.nic(1).refused = local.offset;
+    std::string text;
+    try {
+      pe.keys.add_local(local, keys);
+    } catch (const Error& error) {
+      text = error.what();
+    }
+    expect(text == "the NIC does not reach it", "it is an error");
+    expect(pe.nic(0).registered.size() == 1, "no other NIC keeps it");
+  });
+}
+
 TEST_CASE("a_port_that_carries_payload_to_one_pe_has_the_whole_heap") {
   // PEs 1 and 2 share a port, which reaches one of them for atomics only.
   const int only_atomics = GENERATE(1, 2);

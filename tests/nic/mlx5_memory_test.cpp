@@ -111,6 +111,16 @@ TEST_CASE("a_port_is_tried_alone_and_with_a_page_of_the_heap") {
   CHECK(std::count(calls.begin(), calls.end(), "ibv_open_device") == 4);
 }
 
+TEST_CASE("other_pes_may_not_access_local_memory") {
+  fake_verbs_reset();
+  Setup setup(config_with({{"GSHMEM_IB_RELAXED_ORDERING", "1"}}));
+  Region local = setup.memory.heap_region();
+  local.offset = 3;
+  local.local = true;
+  (void)setup.open()->register_memory(local);
+  CHECK(fake_verbs().access == std::vector<unsigned>{IBV_ACCESS_LOCAL_WRITE});
+}
+
 TEST_CASE("only_payload_has_a_key_by_which_pcie_may_reorder") {
   for (const bool relaxed : {false, true}) {
     fake_verbs_reset();

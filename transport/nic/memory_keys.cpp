@@ -36,22 +36,40 @@ void MemoryKeys::register_heap(const Region& heap, const std::vector<int>& peers
 
 void MemoryKeys::exchange(Collectives& boot) { remote_ = allgather(boot, own_); }
 
+void MemoryKeys::register_with_all(Memory& memory) {
+  for (Nic* nic : rails_.all()) {
+    const auto user = users_.find(nic);
+    if (user == users_.end() || !user->second.whole) continue;
+    const Keys keys = nic->register_memory(memory.region);
+    memory.local[nic] = keys.local;
+    note_remote(*nic, keys, memory.remote);
+  }
+}
+
 void MemoryKeys::add(const Region& region) {
+  const std::lock_guard lock(mutex_);
   Memory& memory = memories_[region.offset];
   memory.region = region;
   try {
-    for (Nic* nic : rails_.all()) {
-      const auto user = users_.find(nic);
-      if (user == users_.end() || !user->second.whole) continue;
-      const Keys keys = nic->register_memory(region);
-      memory.local[nic] = keys.local;
-      note_remote(*nic, keys, memory.remote);
-    }
+    register_with_all(memory);
     memory.table = take_table(remote_.size());
   } catch (...) {
-    remove(region.offset);
+    remove_locked(region.offset);
     throw;
   }
+}
+
+void MemoryKeys::add_local(const Region& region, abi::Be32* keys) {
+  const std::lock_guard lock(mutex_);
+  Memory& memory = memories_[region.offset];
+  memory.region = region;
+  try {
+    register_with_all(memory);
+  } catch (...) {
+    remove_locked(region.offset);
+    throw;
+  }
+  for (const auto& [nic, key] : memory.local) keys[number(*nic)] = abi::Be32(key);
 }
 
 MemoryKeys::Table MemoryKeys::take_table(std::size_t pes) {
@@ -70,7 +88,7 @@ MemoryKeys::Table MemoryKeys::take_table(std::size_t pes) {
 }
 
 void MemoryKeys::exchange(Collectives& boot, std::uint64_t offset, abi::RegisteredRange& row) {
-  const Memory& memory = memories_.at(offset);
+  const Memory& memory = memory_at(offset);
   const std::vector<ByRail> all = allgather(boot, memory.remote);
   for (int rail = 0; rail < rails_.count(); ++rail) {
     const std::vector<std::uint8_t> mine = rails_[rail].memory_info(memory.region);
@@ -92,7 +110,17 @@ void MemoryKeys::exchange(Collectives& boot, std::uint64_t offset, abi::Register
   row.rails = rails;
 }
 
+const MemoryKeys::Memory& MemoryKeys::memory_at(std::uint64_t offset) {
+  const std::lock_guard lock(mutex_);
+  return memories_.at(offset);
+}
+
 void MemoryKeys::remove(std::uint64_t offset) noexcept {
+  const std::lock_guard lock(mutex_);
+  remove_locked(offset);
+}
+
+void MemoryKeys::remove_locked(std::uint64_t offset) noexcept {
   const auto found = memories_.find(offset);
   if (found == memories_.end()) return;
   const Memory& memory = found->second;

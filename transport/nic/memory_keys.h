@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <mutex>
 #include <vector>
 
 namespace gshmem::nic {
@@ -47,6 +48,11 @@ class MemoryKeys {
   void exchange(Collectives& boot, std::uint64_t offset, abi::RegisteredRange& row);
   /// Local: unregisters the memory with all NICs of this PE.
   void remove(std::uint64_t offset) noexcept;
+  /// Registers memory that only this PE's NICs access, and stores its keys for device code, one for
+  /// each of nics(). Errors: as of `add`. It is unregistered by `remove`.
+  void add_local(const Region& region, abi::Be32* keys);
+  /// Returns how many NICs this PE uses.
+  [[nodiscard]] std::size_t nics() const { return users_.size(); }
 
  private:
   using ByRail = std::array<Remote, kMaxRails>;
@@ -68,6 +74,9 @@ class MemoryKeys {
     Table table{};
   };
   void note_remote(const Nic& nic, const Keys& keys, ByRail& remote) const;
+  void register_with_all(Memory& memory);
+  [[nodiscard]] const Memory& memory_at(std::uint64_t offset);
+  void remove_locked(std::uint64_t offset) noexcept;
   [[nodiscard]] Table take_table(std::size_t pes);
 
   Rails& rails_;
@@ -75,6 +84,9 @@ class MemoryKeys {
   std::map<const Nic*, User> users_;
   ByRail own_{};                ///< keys of this PE's heap
   std::vector<ByRail> remote_;  ///< keys of the heaps, by PE
+  /// Guards what follows, and the registration of memory outside of the heap: threads that make
+  /// local calls may come at any time.
+  std::mutex mutex_;
   std::map<std::uint64_t, Memory> memories_;
   std::vector<Table> free_;  ///< tables of memory that is no longer registered
 };

@@ -42,7 +42,10 @@ struct Region {
   int gpu = -1;  ///< CUDA device for kGpu
   /// The CPU's mapping of all of it, if there is one; it outlives the Nic.
   const GpuMapping* mapping = nullptr;
-  std::uint64_t offset = 0;  ///< offset from the heap's first byte; a multiple of the page size
+  /// Offset from the heap's first byte, modulo 2^64; a multiple of the page size, except for local
+  /// memory.
+  std::uint64_t offset = 0;
+  bool local = false;  ///< no other PE accesses it
 };
 
 /// Where the parts of one queue are, as offsets into the region last passed to `use_queue_memory`.

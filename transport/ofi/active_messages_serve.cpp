@@ -12,10 +12,11 @@ std::uint8_t ActiveMessages::check(const MessageHeader& header) const {
   const Memory* const beside = header.offset < setup_.heap_bytes
                                    ? nullptr
                                    : setup_.memories.find(header.offset, header.bytes);
+  const bool is_local = beside != nullptr && beside->local;
   const std::uint32_t key = beside != nullptr ? beside->key : setup_.remote_key;
   const bool fits = beside != nullptr || in_range(header.offset, header.bytes, setup_.heap_bytes);
   abi::Syndrome syndrome{};
-  if (header.key != key || !fits) {
+  if (header.key != key || !fits || is_local) {
     syndrome = abi::Syndrome::kRemoteAccess;
   } else if (header.kind == MessageKind::kAtomic) {
     if (!word || header.offset % header.bytes != 0) syndrome = abi::Syndrome::kRemoteRequest;

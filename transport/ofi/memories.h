@@ -1,6 +1,6 @@
 // Registered memory of the program outside of the heaps, by offsets from the heap's first byte: the
-// keys of this PE's rails for it, and those of other PEs. Included by the engines and work queues.
-// Invariant: only the executor's thread uses it.
+// keys of this PE's rails for it, and those of other PEs unless it is local. Included by the
+// engines and work queues. Invariant: only the executor's thread uses it.
 #pragma once
 
 #include "transport/ofi/ofi_rails.h"
@@ -23,6 +23,7 @@ struct RemoteMemory {
 
 struct Memory {
   std::uint64_t begin = 0, bytes = 0;
+  bool local = false;               ///< other PEs may not access it
   std::uint32_t key = 0;            ///< the key that WQEs use for this PE's memory
   RailMemory here;                  ///< the memory, registered with the rails
   std::vector<RemoteMemory> there;  ///< by PE; empty before all PEs have sent theirs

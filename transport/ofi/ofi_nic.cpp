@@ -135,13 +135,18 @@ nic::Keys OfiNic::register_memory(const nic::Region& region) {
 /// The keys differ from those of the heap, of other PEs, and of memory that was registered before.
 nic::Keys OfiNic::register_beside(const nic::Region& region) {
   constexpr std::uint32_t kSerials = 0x4bff;  // below the keys of heaps
+  // Copies of pageable memory wait for kernels, which may wait for the copy (host_ops.cpp).
+  require(setup_.path == Path::kRma || region.kind == setup_.heap.kind, GSHMEMX_ERROR_NOT_SUPPORTED,
+          "libfabric's data is staged, and this is host memory");
   Memory memory;
   memory.begin = region.offset;
+  memory.local = region.local;
   memory.bytes = region.bytes;
   memory.key = (registered_++ % kSerials + 1) << 16 | static_cast<std::uint32_t>(setup_.pe);
   const nic::Keys keys{.local = memory.key, .remote = memory.key, .atomic = memory.key};
   executor_->call([&] {
-    if (setup_.path == Path::kRma) memory.here = setup_.rails->register_memory(region, kHeapAccess);
+    const std::uint64_t access = region.local ? kLocalAccess : kHeapAccess;
+    if (setup_.path == Path::kRma) memory.here = setup_.rails->register_memory(region, access);
     memories_.add(std::move(memory));
   });
   return keys;

@@ -19,6 +19,8 @@ inline constexpr std::size_t kMaxRails = 8;
 
 /// Access rights for the heap, and for registered memory.
 inline constexpr std::uint64_t kHeapAccess = FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE;
+/// Access rights for local memory.
+inline constexpr std::uint64_t kLocalAccess = FI_READ | FI_WRITE;
 
 /// A peer's address on one rail.
 struct Route {

@@ -70,8 +70,16 @@ class Attempts {
   bool denied_ = false, no_memory_ = false, only_direct_;
 };
 
-/// Exports a dmabuf of the GPU memory. Returns nothing on failure, with the reason in `attempts`.
-/// The dmabuf may be closed as soon as the memory is registered.
+/// Returns the number of bytes between the beginning of a page and that of the memory, which is not
+/// 0 for local memory.
+std::uint64_t begin_in_page(const Region& region) {
+  return reinterpret_cast<std::uintptr_t>(region.base) %
+         static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+}
+
+/// Exports a dmabuf of the GPU memory, in whole pages (cuMemGetHandleForAddressRange needs them).
+/// Returns nothing on failure, with the reason in `attempts`. The dmabuf may be closed as soon as
+/// the memory is registered.
 Fd export_dmabuf([[maybe_unused]] const Region& region, Attempts& attempts,
                  [[maybe_unused]] unsigned long long flags = 0) {
 #if defined(GSHMEM_HAVE_CUDA)
@@ -81,9 +89,12 @@ Fd export_dmabuf([[maybe_unused]] const Region& region, Attempts& attempts,
     return {};
   }
   int fd = -1;
-  const CUresult result =
-      cuda->cuMemGetHandleForAddressRange(&fd, reinterpret_cast<CUdeviceptr>(region.base),
-                                          region.bytes, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, flags);
+  const auto page = static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+  const std::uint64_t before = begin_in_page(region);
+  const CUdeviceptr begin = reinterpret_cast<CUdeviceptr>(region.base) - before;
+  const std::uint64_t bytes = (before + region.bytes + page - 1) / page * page;
+  const CUresult result = cuda->cuMemGetHandleForAddressRange(
+      &fd, begin, bytes, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, flags);
   if (result == CUDA_SUCCESS) return Fd(fd);
   const char* name = nullptr;
   cuda->cuGetErrorName(result, &name);
@@ -129,10 +140,11 @@ ibv_mr* register_dmabuf(const Device& device, const Region& region, int access, 
   }
   ibv_pd* const pd = device.pd.get();
   errno = 0;
+  const std::uint64_t at = begin_in_page(region);
   ibv_mr* const mr =
-      direct ? api.reg_dmabuf_direct(pd, 0, region.bytes, region.offset, dmabuf.get(), access,
+      direct ? api.reg_dmabuf_direct(pd, at, region.bytes, region.offset, dmabuf.get(), access,
                                      kDataDirect)
-             : api.reg_dmabuf_mr(pd, 0, region.bytes, region.offset, dmabuf.get(), access);
+             : api.reg_dmabuf_mr(pd, at, region.bytes, region.offset, dmabuf.get(), access);
   if (mr == nullptr) attempts.failed(call, errno);
   return mr;
 }
@@ -142,8 +154,9 @@ ibv_mr* register_dmabuf(const Device& device, const Region& region, int access, 
 RegisteredRegion register_region(const Device& device, const Region& region, Order order) {
   forbid_gpu_without_gdr(device, region);
   const VerbsApi& api = device.api;
-  int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
-               IBV_ACCESS_REMOTE_ATOMIC;
+  int access = IBV_ACCESS_LOCAL_WRITE;
+  if (!region.local)
+    access |= IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
   if (order == Order::kRelaxed) access |= IBV_ACCESS_RELAXED_ORDERING;
   const auto owned = [&](ibv_mr* mr, bool direct = false) {
     return RegisteredRegion{own(mr, api.dereg_mr, "ibv_dereg_mr"), direct};

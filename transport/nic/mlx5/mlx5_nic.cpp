@@ -104,7 +104,7 @@ Keys Mlx5Nic::register_memory(const Region& region) {
   };
   const ibv_mr& strict = enter(Order::kStrict);
   Keys keys{.local = strict.lkey, .remote = strict.rkey, .atomic = strict.rkey};
-  if (config_.ib_relaxed_ordering) keys.remote = enter(Order::kRelaxed).rkey;
+  if (config_.ib_relaxed_ordering && !region.local) keys.remote = enter(Order::kRelaxed).rkey;
   regions_[region.offset] = std::move(owned);
   return keys;
 }
