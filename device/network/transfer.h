@@ -1,7 +1,7 @@
 // The general path of the network: calls that take more than one WQE, have their data outside the
 // heap, or must be followed by a DUMP. A Request is executed step by step, in local memory
 // (execute_long), by the protocol of queue.h. One thread of a group posts. Addresses are offsets
-// into the heaps, or beyond them into registered memory. One key covers the heap, and one each
+// into the heaps, or outside of them into registered memory. One key covers the heap, and one each
 // range of registered memory.
 //
 // Other local memory has no key. Data that is put from there is inside the entries, and its source
@@ -93,6 +93,7 @@ struct Request {
   abi::ScratchSlot* slot = nullptr;  ///< receives fetched data, if needed
   bool reachable = false;            ///< the NIC can access `local` itself
   bool beyond = false;               ///< an address may be in registered memory
+  const Be32* keys = nullptr;        ///< of `local`, if that is registered local memory
 
   GSHMEM_FN bool empty() const { return bytes == 0 && !target; }
   GSHMEM_FN std::uint32_t next_chunk() const {
@@ -248,9 +249,11 @@ GSHMEM_OUTLINE void make_between_heaps(Request& request, Post& post) {
                  request.chunk);
 }
 /// If data of READs may arrive after their completion, a DUMP of the last bytes that waits for the
-/// READ carries the completion: it ends when the NIC has read what it had written.
+/// READ carries the completion: it ends when the NIC has read what it had written. Local memory may
+/// be reached by another path than completions in GPU memory.
 GSHMEM_OUTLINE void make_dump(const Request& request, Post& post) {
-  if (!(post.state->nic.flags & abi::kNicReadNeedsDump)) return;
+  const bool apart = request.keys && (post.traits() & abi::QueueTraits::kGpuMemory) != 0;
+  if (!apart && !(post.state->nic.flags & abi::kNicReadNeedsDump)) return;
   const std::uint32_t bytes = request.chunk < 4 ? request.chunk : 4;
   image_dump(post.entries, 4, local_address(post, request.nic_address() + request.chunk - bytes),
              bytes);
@@ -308,7 +311,22 @@ GSHMEM_OUTLINE void use_registered_key(const Request& request, Post& post, Keyed
     at = 5;
     use = request.operation == Operation::kGet ? KeyUse::kLocal : KeyUse::kAtomic;
   }
+  if (use == KeyUse::kLocal && request.keys) {
+    post.entries.unit[at].y = request.keys[post.queue.nic()].raw;
+    return;
+  }
   put_registered_key(post.entries.unit[at], *request.state, post.queue, use);
+}
+
+/// Can the NIC access the local memory of the call? Notes the keys of memory outside of symmetric
+/// memory.
+GSHMEM_OUTLINE bool find_local(Request& request) {
+  const State& state = *request.state;
+  if (in_heap(state, request.local, request.bytes) ||
+      is_registered(state, heap_offset(state, request.local), request.bytes))
+    return true;
+  request.keys = local_keys(state, request.local, request.bytes);
+  return request.keys != nullptr;
 }
 
 /// Copies the fetched data from the scratch slot to its destination.
@@ -320,9 +338,7 @@ GSHMEM_OUTLINE void take_result(const Request& request) {
 /// late READ may still write to it.
 GSHMEM_OUTLINE void execute_long(Request& request) {
   if (request.empty()) return;
-  request.reachable =
-      in_heap(*request.state, request.local, request.bytes) ||
-      is_registered(*request.state, heap_offset(*request.state, request.local), request.bytes);
+  request.reachable = find_local(request);
   Post post;
   if (begin(request, post)) request.slot = claim_scratch(post);
   GSHMEM_NO_UNROLL

@@ -226,12 +226,34 @@ void Network::register_memory(std::uint64_t offset, std::size_t bytes) {
   queues_->keys().add(region_at(offset, bytes));
 }
 
+/// Local memory may be before the heap: the result wraps around, as in device code.
+std::uint64_t Network::offset_of(const void* addr) const {
+  return reinterpret_cast<std::uintptr_t>(addr) - reinterpret_cast<std::uintptr_t>(state_.heap);
+}
+
 void Network::exchange_keys(std::uint64_t offset, abi::RegisteredRange& row) {
   if (queues_) queues_->keys().exchange(ranks(), offset, row);
 }
 
 void Network::unregister_memory(std::uint64_t offset) noexcept {
   if (queues_) queues_->keys().remove(offset);
+}
+
+void Network::register_local(const void* addr, std::size_t bytes, abi::Be32* keys) {
+  const std::shared_ptr<void> in_gpu = gpu_ ? gpu_->enter() : nullptr;
+  nic::Region region{.base = const_cast<void*>(addr), .bytes = bytes};
+  region.offset = offset_of(addr);
+  region.local = true;
+  if (const std::optional<int> device = gpu_ ? gpu_->device_of(addr) : std::nullopt) {
+    region.kind = nic::MemoryKind::kGpu;
+    region.gpu = *device;
+    gpu_->complete_memory_calls_on(region.base);
+  }
+  queues_->keys().add_local(region, keys);
+}
+
+void Network::unregister_local(const void* addr) noexcept {
+  if (queues_) queues_->keys().remove(offset_of(addr));
 }
 
 void Network::start_first_use() {

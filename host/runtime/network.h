@@ -60,6 +60,11 @@ class Network {
   void exchange_keys(std::uint64_t offset, abi::RegisteredRange& row);
   /// Local: the memory is no longer accessible.
   void unregister_memory(std::uint64_t offset) noexcept;
+  // For local memory, while there are queues. Local.
+  /// Makes it accessible to the NICs of this PE, and stores their keys. Errors: those of Nic;
+  /// GSHMEMX_ERROR_NOT_SUPPORTED for managed memory.
+  void register_local(const void* addr, std::size_t bytes, abi::Be32* keys);
+  void unregister_local(const void* addr) noexcept;
   /// The queues for GSHMEM_CONTEXTS.
   [[nodiscard]] const std::vector<nic::ContextQueues>& context_queues() const noexcept {
     return context_queues_;
@@ -80,6 +85,7 @@ class Network {
   [[nodiscard]] nic::MemorySource memory_source();
   /// Returns memory of this PE, in its heap or outside.
   [[nodiscard]] nic::Region region_at(std::uint64_t offset, std::uint64_t bytes) const;
+  [[nodiscard]] std::uint64_t offset_of(const void* addr) const;
   [[nodiscard]] void* host_pages(std::size_t bytes);
   [[nodiscard]] bool inbound_trails() const;
   /// Tests each Nic with a NOP, first rung by device code, then by the agent. Errors:

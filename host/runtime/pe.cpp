@@ -327,6 +327,7 @@ void Pe::make_memory(std::uint64_t host_room) {
 
 void Pe::publish() {
   plane_->monitor().tick_every(kTick);
+  open_local_ranges();
   make_teams();
   make_contexts();
   state_.magic = abi::kStateMagic;

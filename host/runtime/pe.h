@@ -16,13 +16,13 @@
 #include "host/runtime/context_table.h"
 #include "host/runtime/faults.h"
 #include "host/runtime/host_checks.h"
+#include "host/runtime/local_ranges.h"
 #include "host/runtime/team_rendezvous.h"
 #include "host/runtime/network.h"
 #include "host/runtime/paths.h"
 #include "host/runtime/registered_memory.h"
 #include "host/runtime/symmetric_heap.h"
 #include "host/runtime/teams.h"
-#include "host/runtime/user_buffers.h"
 #include "host/runtime/waits.h"
 
 #include <atomic>
@@ -86,7 +86,7 @@ class Pe {
   };
   [[nodiscard]] void* register_symmetric(const char* call, const SymmetricBuffer& buffer);
   void unregister_symmetric(const char* call, void* symmetric, std::size_t bytes);
-  [[nodiscard]] UserBuffers& buffers() noexcept { return buffers_; }
+  [[nodiscard]] LocalRanges& local_ranges() noexcept { return local_ranges_; }
   [[nodiscard]] HostChecks& checks() noexcept { return checks_; }
   /// The hints of its host threads.
   [[nodiscard]] device::Region& region() noexcept { return region_; }
@@ -189,6 +189,7 @@ class Pe {
   void complete_contexts();
   void add_queues(const char* call, std::size_t missing);
   void make_registered();
+  void open_local_ranges();
   void require_registrable(const char* call, const SymmetricBuffer& buffer) const;
   [[nodiscard]] std::optional<std::uint64_t> agreed_wish(const void* preferred);
   /// Runs one step of a collective call on every PE; throws on all of them when it failed on any.
@@ -211,7 +212,8 @@ class Pe {
   std::unique_ptr<SymmetricHeap> heap_;
   std::vector<abi::RegisteredRange> host_registered_;  ///< rows, in CPU mode
   std::unique_ptr<RegisteredMemory> registered_;
-  UserBuffers buffers_;
+  std::unique_ptr<char[]> host_local_;  ///< rows of the next, in CPU mode
+  LocalRanges local_ranges_;
   device::Region region_;
   HostChecks checks_{*this};
   Network network_;

@@ -1,4 +1,5 @@
-// Registered memory of the program: the calls that make memory symmetric and that end this.
+// Registered memory of the program: the calls that make memory symmetric and that end this, and the
+// table of local memory.
 #include "host/base/log.h"
 #include "host/runtime/pe.h"
 
@@ -20,6 +21,19 @@ void Pe::make_registered() {
   registered_ = std::make_unique<RegisteredMemory>(
       RegisteredMemory::Place{window.lent_begin(), window.lent_bytes(), window.lent_granularity()},
       rows);
+}
+
+void Pe::open_local_ranges() {
+  if (!network_.queues()) return;
+  LocalRanges::Nics nics{
+      .count = network_.queues()->keys().nics(),
+      .add = [this](const void* addr, std::size_t bytes,
+                    abi::Be32* keys) { network_.register_local(addr, bytes, keys); },
+      .remove = [this](const void* addr) { network_.unregister_local(addr); }};
+  const std::size_t bytes = LocalRanges::bytes_for(nics.count);
+  if (!gpu_) host_local_ = std::make_unique<char[]>(bytes);
+  state_.local =
+      local_ranges_.open(std::move(nics), gpu_ ? gpu_->host_memory(bytes) : host_local_.get());
 }
 
 void Pe::require_registrable(const char* call, const SymmetricBuffer& buffer) const {

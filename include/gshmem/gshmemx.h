@@ -88,15 +88,18 @@ GSHMEM_EXPORT int gshmemx_set_attr_thread_args(gshmemx_thread_world_t* world, in
                                                gshmemx_init_attr_t* attr);
 
 // --- Memory outside of the heap ------------------------------------------------------------------
-// Any memory may be the local side of a transfer without registration, which makes it no faster.
-// These functions are for programs that register memory: they only keep a list of it. Local, for
-// the calling thread's PE.
-/// Registers `length` bytes at `addr`. Returns a status: GSHMEMX_ERROR_INVALID_VALUE for null, no
-/// bytes, a length beyond the address space, memory in the symmetric heap, or memory that overlaps
-/// registered memory.
+// Any memory may be the local side of a transfer. If it is registered, the PE's NICs access it
+// themselves, in all calls of kernels, streams and host threads. To mapped PEs this changes
+// nothing. Local, for the calling thread's PE.
+/// Registers `length` bytes at `addr`: host memory, or memory of a GPU. Call it again after other
+/// memory has been mapped there: a range that is registered is registered anew. No transfer from or
+/// to it may be pending then. If a NIC cannot access it, transfers work as without registration,
+/// and a warning has the reason. Returns a status: GSHMEMX_ERROR_INVALID_VALUE for null, no bytes,
+/// a length beyond the address space, memory in the symmetric heap, or memory of which a part is
+/// registered; GSHMEMX_ERROR_OUT_OF_MEMORY for more than 256 ranges in a job with a network.
 GSHMEM_EXPORT int gshmemx_buffer_register(void* addr, size_t length);
-/// Ends a registration by gshmemx_buffer_register; for another address returns
-/// GSHMEMX_ERROR_INVALID_VALUE.
+/// Ends a registration by gshmemx_buffer_register, before the memory is freed; for another address
+/// returns GSHMEMX_ERROR_INVALID_VALUE. No transfer from or to it may be pending.
 GSHMEM_EXPORT int gshmemx_buffer_unregister(void* addr);
 GSHMEM_EXPORT void gshmemx_buffer_unregister_all(void);
 

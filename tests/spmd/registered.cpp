@@ -34,13 +34,6 @@ struct Registered {
   char* data = nullptr;
 };
 
-std::vector<std::uint8_t> bytes_of(const Pe& pe, int of, std::size_t count) {
-  std::vector<std::uint8_t> data(count);
-  const std::uint64_t seed = mix(pe.seed(), static_cast<std::uint64_t>(of));
-  for (std::size_t i = 0; i < count; ++i) data[i] = pattern(seed, i);
-  return data;
-}
-
 /// A burst with messages to registered memory between some to the heap, in order.
 struct BurstInKernel {
   GSHMEM_FN void operator()(const LaunchContext& ctx, Log log, std::uint64_t* words,

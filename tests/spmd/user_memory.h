@@ -14,8 +14,17 @@
 
 #include <cstring>
 #include <stdexcept>
+#include <vector>
 
 namespace gshmem::spmd {
+
+/// Returns bytes that differ between the values of `of`.
+[[nodiscard]] inline std::vector<std::uint8_t> bytes_of(const Pe& pe, int of, std::size_t count) {
+  std::vector<std::uint8_t> data(count);
+  const std::uint64_t seed = mix(pe.seed(), static_cast<std::uint64_t>(of));
+  for (std::size_t i = 0; i < count; ++i) data[i] = pattern(seed, i);
+  return data;
+}
 
 class UserMemory {
  public:

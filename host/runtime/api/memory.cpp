@@ -56,26 +56,26 @@ int gshmemx_buffer_register(void* addr, size_t length) {
             GSHMEMX_ERROR_INVALID_VALUE,
             strprintf("%s: argument length = %zu is more than there is from addr = %p", kCall,
                       length, addr));
-    const char* wrong = nullptr;
-    if (pe.overlaps_symmetric(addr, length))
-      wrong = "in the symmetric heap, which needs no registration";
-    if (!wrong && !pe.buffers().add(addr, length)) wrong = "registered in part or as a whole";
-    require(!wrong, GSHMEMX_ERROR_INVALID_VALUE, [&] {
-      return strprintf("%s: argument addr = %p (%zu bytes) is %s", kCall, addr, length, wrong);
+    require(!pe.overlaps_symmetric(addr, length), GSHMEMX_ERROR_INVALID_VALUE, [&] {
+      return strprintf(
+          "%s: argument addr = %p (%zu bytes) is in the symmetric heap, which needs no "
+          "registration",
+          kCall, addr, length);
     });
+    pe.local_ranges().add(kCall, addr, length);
   });
 }
 
 int gshmemx_buffer_unregister(void* addr) {
   return guard_status([&] {
     constexpr const char* kCall = "gshmemx_buffer_unregister";
-    require(require_pe(kCall).buffers().remove(addr), GSHMEMX_ERROR_INVALID_VALUE,
+    require(require_pe(kCall).local_ranges().remove(addr), GSHMEMX_ERROR_INVALID_VALUE,
             [&] { return strprintf("%s: argument addr = %p is not registered", kCall, addr); });
   });
 }
 
 void gshmemx_buffer_unregister_all(void) {
-  guard_release("gshmemx_buffer_unregister_all", [](Pe& pe) { pe.buffers().clear(); });
+  guard_release("gshmemx_buffer_unregister_all", [](Pe& pe) { pe.local_ranges().clear(); });
 }
 
 void* gshmemx_buffer_register_symmetric(void* buf_ptr, size_t size, int flags) {

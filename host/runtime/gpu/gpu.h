@@ -79,6 +79,9 @@ class Gpu {
   /// threads does not wait for. Puts after such a barrier could then be overwritten by an earlier
   /// memset. Source: CUDA driver API, CU_CTX_SYNC_MEMOPS and CU_POINTER_ATTRIBUTE_SYNC_MEMOPS.
   virtual void complete_memory_calls_on(void* heap) = 0;
+  /// Returns the GPU whose memory is at an address; nothing for host memory. Errors:
+  /// GSHMEMX_ERROR_NOT_SUPPORTED for managed memory, which moves.
+  [[nodiscard]] virtual std::optional<int> device_of(const void* memory) = 0;
   virtual void zero(void* device_memory, std::size_t bytes) = 0;
   /// Sets a mapping of the PE's heap for words that host threads poll in it; null = none. No
   /// operation may be running.

@@ -183,6 +183,23 @@ class CudaGpu final : public Gpu {
     cuda_.cuCtxPopCurrent(&popped);
   }
   std::shared_ptr<void> enter() override { return std::make_shared<CudaScope>(cuda_, context_); }
+  std::optional<int> device_of(const void* memory) override {
+    const auto get = [&](void* value, CUpointer_attribute attribute) {
+      const CUresult result =
+          cuda_.cuPointerGetAttribute(value, attribute, reinterpret_cast<CUdeviceptr>(memory));
+      if (result == CUDA_ERROR_INVALID_VALUE) return false;  // CUDA does not know this memory
+      cuda_.check(result, "cuPointerGetAttribute");
+      return true;
+    };
+    unsigned kind = 0, managed = 0;
+    int device = 0;
+    if (!get(&kind, CU_POINTER_ATTRIBUTE_MEMORY_TYPE)) return std::nullopt;
+    const bool moves = get(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED) && managed != 0;
+    require(!moves, GSHMEMX_ERROR_NOT_SUPPORTED, "it is managed memory, which moves");
+    if (kind != CU_MEMORYTYPE_DEVICE) return std::nullopt;
+    if (!get(&device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL)) return std::nullopt;
+    return device;
+  }
   void zero(void* memory, std::size_t bytes) override { ops_->zero(memory, bytes); }
   void complete_memory_calls_on(void* heap) override {
     with_context([&] {

@@ -16,7 +16,7 @@ namespace gshmem::abi {
 /// The number of the layouts in abi/ and of the interface between kernels and the library. It
 /// increases with every change of them: init then refuses a program that was compiled with other
 /// headers.
-inline constexpr std::uint32_t kStateAbi = 15;
+inline constexpr std::uint32_t kStateAbi = 16;
 
 inline constexpr std::uint32_t kStateMagic = 0x67736831;  ///< initialized ("gsh1")
 inline constexpr std::uint32_t kStateAmbiguous =
@@ -88,6 +88,14 @@ struct RegisteredRange {
 };
 inline constexpr std::uint32_t kMaxRegistered = 256;  ///< number of ranges at a time
 
+/// Local memory that the NICs of its PE may access (gshmemx_buffer_register), by addresses.
+struct LocalRange {
+  std::uint64_t begin;  ///< 0: no row was ever used from here on
+  std::uint64_t end;    ///< 0: no longer registered
+  const Be32* keys;     ///< by QueueView::nic, for offsets from DeviceState::heap
+};
+inline constexpr std::uint32_t kMaxLocal = 256;  ///< number of ranges at a time
+
 struct DeviceState {
   std::uint32_t magic = 0;
   std::int32_t my_pe = -1;
@@ -125,8 +133,10 @@ struct DeviceState {
 
   /// kMaxRegistered rows, in host memory that kernels access, too.
   const RegisteredRange* registered = nullptr;
+  /// kMaxLocal rows, likewise; null: no network path.
+  const LocalRange* local = nullptr;
 };
 static_assert(std::is_trivially_copyable_v<DeviceState>);
-static_assert(sizeof(DeviceState) == 200);
+static_assert(sizeof(DeviceState) == 208);
 
 }  // namespace gshmem::abi

@@ -1,0 +1,57 @@
+// Local memory that the program has registered (gshmemx_buffer_register), and the rows by which
+// device code finds the keys of this PE's NICs for it. Without a network path it is only a list,
+// which detects mistakes. Included by Pe. Threads: any. Invariant: no two ranges have a byte in
+// common.
+#pragma once
+
+#include <gshmem/abi/state.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <mutex>
+
+namespace gshmem {
+
+class LocalRanges {
+ public:
+  /// The NICs of a PE. Both functions are called with a lock held.
+  struct Nics {
+    std::size_t count = 0;
+    /// Registers memory and stores a key for each NIC. Errors: those of Nic.
+    std::function<void(const void* addr, std::size_t bytes, abi::Be32* keys)> add;
+    std::function<void(const void* addr)> remove;
+  };
+  /// Returns how much memory open() needs.
+  [[nodiscard]] static std::size_t bytes_for(std::size_t nics) {
+    return abi::kMaxLocal * (sizeof(abi::LocalRange) + nics * sizeof(abi::Be32));
+  }
+  /// Before the first add: there is a network path. `memory` is zeroed, is accessed by device code
+  /// at the same address, and outlives this object. Returns DeviceState::local.
+  const abi::LocalRange* open(Nics nics, void* memory);
+
+  /// Registers memory whose end does not wrap around. A range that is registered is registered
+  /// anew, since other memory may have taken its place. That a NIC refuses memory is logged and no
+  /// error. Errors: GSHMEMX_ERROR_INVALID_VALUE if a part of it is registered;
+  /// GSHMEMX_ERROR_OUT_OF_MEMORY.
+  void add(const char* call, const void* addr, std::size_t bytes);
+  /// Returns false if none begins there.
+  [[nodiscard]] bool remove(const void* addr);
+  void clear();
+
+ private:
+  struct Range {
+    std::uintptr_t begin = 0;
+    abi::LocalRange* row = nullptr;  ///< null: no NIC accesses it
+  };
+  void publish(const char* call, Range& range, std::size_t bytes);
+  void withdraw(const Range& range);
+
+  std::mutex mutex_;
+  Nics nics_;
+  abi::LocalRange* rows_ = nullptr;         ///< null: no network path
+  std::map<std::uintptr_t, Range> ranges_;  ///< indexed by their ends
+};
+
+}  // namespace gshmem
