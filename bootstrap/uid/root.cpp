@@ -49,7 +49,7 @@ class RootLoop {
             std::move(listeners),
             [this](const Stream& caller, const Frame& hello) { return join(caller, hello); },
             [this](Stream stream, const FrameHeader& hello) { take(std::move(stream), hello); },
-            net::Reception::Secret{
+            net::Reception::Guard{
                 setup.secret,
                 [this](const Stream& caller, const FrameHeader& hello) { doubt(caller, hello); }}),
         wake_(wake) {}
@@ -247,7 +247,7 @@ RootService::~RootService() {
   thread_->join();
 }
 
-bool RootService::serves(std::string_view secret) const {
+bool RootService::serves(const net::Secret& secret) const {
   return secret == secret_ && forks_ == fork_count();
 }
 
@@ -357,7 +357,7 @@ void RootRegistry::start_called(const std::vector<pollfd>& entries) {
   unused_ = std::move(left);
 }
 
-bool RootRegistry::serves(std::string_view secret) {
+bool RootRegistry::serves(const net::Secret& secret) {
   const std::lock_guard lock(mutex_);
   return std::ranges::any_of(services_,
                              [&](const auto& service) { return service->serves(secret); }) ||

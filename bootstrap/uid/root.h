@@ -8,6 +8,7 @@
 
 #include "host/base/deadline.h"
 #include "host/base/fd.h"
+#include "host/base/net/greeting.h"
 #include "host/base/net/socket.h"
 
 #include <poll.h>
@@ -17,7 +18,6 @@
 #include <memory>
 #include <mutex>
 #include <string>
-#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -26,7 +26,7 @@ namespace gshmem::bootstrap {
 class RootService {
  public:
   struct Setup {
-    std::string secret;     ///< secret that a rank has to prove to know
+    net::Secret secret;     ///< secret that a rank has to prove to know
     bool one_user = false;  ///< callers on this host must have this process's user
     std::string where{};    ///< see Job
     /// How long late ranks of a failed job are still told the reason, in seconds.
@@ -45,10 +45,10 @@ class RootService {
   [[nodiscard]] bool ended() const noexcept { return ended_.load(std::memory_order_acquire); }
   /// Is this the service with that secret, and does its thread run in this process (not in the
   /// parent of a fork)?
-  [[nodiscard]] bool serves(std::string_view secret) const;
+  [[nodiscard]] bool serves(const net::Secret& secret) const;
 
  private:
-  std::string secret_;
+  net::Secret secret_;
   Fd wake_;                         ///< eventfd: tells the thread to end
   std::uint32_t forks_;             ///< fork_count() of the process that has the thread
   std::atomic<bool> ended_{false};  // a release store at the thread's end; acquired by ended()
@@ -66,7 +66,7 @@ class RootRegistry {
   /// Starts a service when its first rank connects: one thread waits for the first ranks of all
   /// unique ids.
   void start_when_called(std::vector<net::Listener> listeners, const RootService::Setup& setup);
-  [[nodiscard]] bool serves(std::string_view secret);
+  [[nodiscard]] bool serves(const net::Secret& secret);
 
  private:
   struct Unused {

@@ -41,7 +41,7 @@ constexpr double kAttemptSeconds = 3;
 /// How a rank finds the root service and introduces itself.
 struct Entry {
   std::vector<Endpoint> roots;  ///< tried one after another
-  std::string secret;           ///< secret that both sides prove to know
+  net::Secret secret;           ///< secret that both sides prove to know
   int rank, size;
   bool hosts_root;
   bool one_user;  ///< a root service on this host must belong to this user
@@ -254,7 +254,7 @@ class Uid final : public Bootstrap {
 };
 
 /// Without a shared id or secret only the address distinguishes jobs.
-constexpr const char* kNoSecret = "gshmem";
+const net::Secret kNoSecret{.text = "gshmem", .shown = true};
 
 /// Returns the first line of GSHMEM_UID_SECRET_FILE, or GSHMEM_UID_SECRET.
 std::string read_secret(const Config& config) {
@@ -332,8 +332,8 @@ double alone_seconds(const Config& config) {
 
 namespace {
 
-std::string secret_of(const net::Cookie& cookie) {
-  return {reinterpret_cast<const char*>(cookie.data()), cookie.size()};
+net::Secret secret_of(const net::Cookie& cookie) {
+  return {.text = {reinterpret_cast<const char*>(cookie.data()), cookie.size()}, .shown = true};
 }
 
 std::string list_of(const std::vector<Endpoint>& endpoints) {
@@ -422,7 +422,7 @@ std::unique_ptr<Bootstrap> create_uid(const gshmemx_uniqueid& id, int rank, int 
           strprintf("not a unique id of this library (version %d; make one with "
                     "gshmemx_get_uniqueid)",
                     id.version));
-  const std::string secret = secret_of(unique->cookie);
+  const net::Secret secret = secret_of(unique->cookie);
   const Entry entry{.roots = roots_for(*unique, config),
                     .secret = secret,
                     .rank = rank,
@@ -441,8 +441,9 @@ std::unique_ptr<Bootstrap> create_uid_from_address(const Config& config) {
                     "%d and %d",
                     rank, size));
   const std::string secret = read_secret(config);
+  if (!secret.empty()) require_libcrypto();
   Entry entry{.roots = net::resolve(config.uid_address, config.uid_family),
-              .secret = secret.empty() ? kNoSecret : secret,
+              .secret = secret.empty() ? kNoSecret : net::Secret{.text = secret},
               .rank = rank,
               .size = size,
               .hosts_root = rank == 0,

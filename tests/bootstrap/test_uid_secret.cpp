@@ -121,7 +121,7 @@ TEST_CASE("uid_other_users_of_the_host_do_not_join_without_a_secret", "[uid]") {
           if (process < 2) return bootstrap::create(mine)->barrier();
           check_errno(setuid(65534), "setuid");
           while (!net::connect_to(root, Deadline(1)).fd) usleep(1000);
-          RawClient stranger(root, "gshmem");
+          RawClient stranger(root, {.text = "gshmem", .shown = true});
           stranger.join(1, 2);
           const std::string why = stranger.receive_failure();
           expect(

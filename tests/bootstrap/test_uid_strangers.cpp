@@ -147,7 +147,7 @@ TEST_CASE("uid_other_versions_are_refused_with_the_reason", "[uid]") {
   hello[5] = std::byte{9};
   client.send(hello);
   CHECK(client.receive_failure() ==
-        "refused: the caller's protocol has version 9, this process's 4");
+        "refused: the caller's protocol has version 9, this process's 5");
   run_good_job(id, 2);
 }
 
@@ -290,7 +290,7 @@ TEST_CASE("uid_root_at_a_fixed_address_answers_no_rank_after_a_failed_job", "[ui
                  [&] { (void)bootstrap::create(config); });
   });
   while (!net::connect_to(root, Deadline(1)).fd) std::this_thread::yield();
-  RawClient first(root, config.uid_secret), last(root, config.uid_secret);
+  RawClient first(root, {config.uid_secret}), last(root, {config.uid_secret});
   last.join(2, 4);
   first.join(1, 4);
   first.leave();
@@ -300,7 +300,7 @@ TEST_CASE("uid_root_at_a_fixed_address_answers_no_rank_after_a_failed_job", "[ui
   CHECK(last.receive() == nullptr);
   bool answered = false;
   try {
-    RawClient late(root, config.uid_secret);
+    RawClient late(root, {config.uid_secret});
     late.send(late.hello(3, 4));
     answered = late.receive() != nullptr;
   } catch (const std::exception&) {  // the port is closed

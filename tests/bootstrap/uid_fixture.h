@@ -90,8 +90,9 @@ class IdChannel {
                           .detail = hosts_root ? net::kHostsRoot : 0u},
                          net::random_cookie());
 }
-[[nodiscard]] inline std::string secret_of(const bootstrap::UniqueId& id) {
-  return {reinterpret_cast<const char*>(id.cookie.data()), id.cookie.size()};
+[[nodiscard]] inline net::Secret secret_of(const bootstrap::UniqueId& id) {
+  return {.text = {reinterpret_cast<const char*>(id.cookie.data()), id.cookie.size()},
+          .shown = true};
 }
 
 /// A TCP client of a root service that may send anything.
@@ -100,7 +101,7 @@ class RawClient {
   explicit RawClient(const gshmemx_uniqueid& id)
       : RawClient(bootstrap::decode_uniqueid(id).value().roots.front().endpoint,
                   secret_of(bootstrap::decode_uniqueid(id).value())) {}
-  RawClient(const net::Endpoint& root, std::string secret)
+  RawClient(const net::Endpoint& root, net::Secret secret)
       : secret_(std::move(secret)),
         stream_(net::connect_to(root, deadline()).fd,
                 {net::FrameKind::kChallenge, net::FrameKind::kWelcome, net::FrameKind::kResult,
@@ -167,7 +168,7 @@ class RawClient {
 
  private:
   static Deadline deadline() { return Deadline(30 * kPatience); }
-  std::string secret_;
+  net::Secret secret_;
   net::Frame hello_;
   net::Stream stream_;
 };

@@ -6,6 +6,7 @@ With a launcher ("mpirun -np 2"), that starts gshmem-info.
 import json
 import os
 import re
+import socket
 import subprocess
 import sys
 import tempfile
@@ -206,6 +207,27 @@ def case_job(program):
     report = json.loads(run(program, ["--json", "--job"], 0, GSHMEM_BOOTSTRAP="single",
                             GSHMEM_P2P="0", GSHMEM_NIC="soft"))
     assert [pe["paths"] for pe in report["pes"]] == [["self"]]
+
+
+def case_libcrypto(program):
+    """Only a job with a secret needs libcrypto; an error names it and what to do."""
+    job = {"GSHMEM_UID_RANK": "0", "GSHMEM_UID_SIZE": "1"}
+    with tempfile.TemporaryDirectory() as folder:
+        for name in ("libcrypto.so.3", "libcrypto.so.1.1"):  # found first, and no libraries
+            with open(os.path.join(folder, name), "wb"):
+                pass
+        for secret, status in (("", 0), ("correct horse", 1)):
+            with socket.socket() as free:
+                free.bind(("127.0.0.1", 0))
+                job["GSHMEM_UID_ADDRESS"] = f"127.0.0.1:{free.getsockname()[1]}"
+            report = json.loads(run(program, ["--json", "--job"], status, GSHMEM_UID_SECRET=secret,
+                                    LD_LIBRARY_PATH=folder, **job))
+            if not secret:
+                assert report["pes"][0]["bootstrap"] == "uid", report
+                continue
+            for part in ("GSHMEM_UID_SECRET needs", "cannot load libcrypto.so.3: ", "cannot load libcrypto.so.1.1: ",
+                         "package libssl3 or openssl-libs"):
+                assert part in report["job_error"], report["job_error"]
 
 
 def algorithms(program, **environment):

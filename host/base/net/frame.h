@@ -50,7 +50,7 @@ constexpr bool is_addressed(FrameKind kind) {
 struct FrameHeader {
   static constexpr std::size_t kBytes = 32;
   static constexpr std::uint32_t kMagic = 0x47534842;  // "GSHB"
-  static constexpr std::uint16_t kVersion = 4;
+  static constexpr std::uint16_t kVersion = 5;
   FrameKind kind = FrameKind::kGoodbye;
   std::uint16_t version = kVersion;
   std::uint32_t epoch = 0;  ///< reserved: always 0

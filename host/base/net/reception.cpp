@@ -1,6 +1,5 @@
 #include "host/base/net/reception.h"
 
-#include "host/base/net/greeting.h"
 #include "host/base/net/socket.h"
 #include "host/base/random.h"
 #include "host/base/system_call.h"
@@ -93,18 +92,18 @@ void Reception::challenge(Caller& caller, const Frame& hello) {
   caller.hello = hello;
   caller.nonce = random_bits<Cookie>();
   caller.stream.accept_only({FrameKind::kProof, FrameKind::kFail});
-  caller.stream.queue(challenge_to(hello, secret_->text, caller.nonce));
+  caller.stream.queue(challenge_to(hello, guard_->secret, caller.nonce));
   caller.stream.send_some();
 }
 
 JobFailure Reception::judge(const Caller& caller, const Frame& frame) {
-  if (!secret_) return judge_(caller.stream, frame);
+  if (!guard_) return judge_(caller.stream, frame);
   const bool proves =
       header_of(frame).kind == FrameKind::kProof &&
-      same_digest(proof_of(Side::kCaller, secret_->text, caller.hello, caller.nonce),
+      same_digest(proof_of(Side::kCaller, guard_->secret, caller.hello, caller.nonce),
                   payload_of(frame));
   if (proves) return judge_(caller.stream, caller.hello);
-  secret_->on_stranger(caller.stream, header_of(caller.hello));
+  guard_->on_stranger(caller.stream, header_of(caller.hello));
   return {GSHMEMX_ERROR_BOOTSTRAP,
           "refused: the unique id belongs to another job, or GSHMEM_UID_SECRET differs"};
 }
@@ -115,14 +114,14 @@ void Reception::greet(Caller& caller) {
   while (const Frame frame = stream.receive()) {
     caller.done = caller.refused;  // ends a caller that continues although it was refused
     if (caller.done) return;
-    if (secret_ && caller.hello == nullptr) {
+    if (guard_ && caller.hello == nullptr) {
       challenge(caller, frame);
       continue;
     }
     const JobFailure why = judge(caller, frame);
     if (!why) {
       caller.done = true;
-      return take_(std::move(stream), header_of(secret_ ? caller.hello : frame));
+      return take_(std::move(stream), header_of(guard_ ? caller.hello : frame));
     }
     caller.hello = nullptr;  // it may be dropped to make room for others
     refuse(caller, why);

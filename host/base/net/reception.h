@@ -9,6 +9,7 @@
 #include "host/base/deadline.h"
 #include "host/base/fd.h"
 #include "host/base/failure.h"
+#include "host/base/net/greeting.h"
 #include "host/base/net/socket.h"
 #include "host/base/net/stream.h"
 
@@ -26,17 +27,17 @@ class Reception {
   /// Decides who may come in: a JobFailure has the reason for a refusal.
   using Judge = std::function<JobFailure(const Stream& caller, const Frame& hello)>;
   using Take = std::function<void(Stream caller, const FrameHeader& hello)>;
-  struct Secret {
-    std::string text;
+  struct Guard {
+    Secret secret;
     /// Is called for a caller that claims that this side does not know the secret.
     std::function<void(const Stream& caller, const FrameHeader& hello)> on_stranger;
   };
   Reception(std::vector<Fd> listeners, Judge judge, Take take,
-            std::optional<Secret> secret = std::nullopt)
+            std::optional<Guard> guard = std::nullopt)
       : listeners_(std::move(listeners)),
         judge_(std::move(judge)),
         take_(std::move(take)),
-        secret_(std::move(secret)) {}
+        guard_(std::move(guard)) {}
 
   /// Waits for callers and serves them, until something has happened or `deadline` has passed.
   /// Returns true when `also`, which may be empty, is readable.
@@ -77,7 +78,7 @@ class Reception {
   std::vector<Fd> listeners_;
   Judge judge_;
   Take take_;
-  std::optional<Secret> secret_;
+  std::optional<Guard> guard_;
   std::deque<Caller> callers_;  ///< oldest first
   std::size_t polled_listeners_ = 0, polled_callers_ = 0;
   bool paused_ = false;  ///< does not accept for a moment

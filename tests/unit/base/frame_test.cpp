@@ -31,7 +31,7 @@ TEST_CASE("frame_has_golden_bytes") {
                                   .detail = kHostsRoot},
                                  bytes_of({0xA0, 0xA1, 0xA2}));
   CHECK(*frame == bytes_of({0x47, 0x53, 0x48, 0x42,                          // "GSHB"
-                            0,    4,                                         // version
+                            0,    5,                                         // version
                             0,    1,                                         // kHello
                             0,    0,    0,    0,                             // epoch
                             0,    0,    0,    3,                             // payload bytes

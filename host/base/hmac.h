@@ -1,7 +1,5 @@
-// SHA-256 and HMAC-SHA256 (FIPS 180-4, FIPS 198-1). With them the two sides of a connection prove
-// that they know the same secret. Included by the code that greets over a network. It does not use
-// libcrypto: every job with a unique id needs it, and small container images have none. Pure;
-// tested with the standards' vectors.
+// HMAC-SHA256 by libcrypto, which is loaded by the first call. With it the two sides of a
+// connection prove that they know the same secret. Included by the code that greets over a network.
 #pragma once
 
 #include <array>
@@ -12,9 +10,11 @@ namespace gshmem {
 
 using Digest = std::array<std::byte, 32>;
 
-[[nodiscard]] Digest sha256(std::span<const std::byte> message);
+/// Errors: GSHMEMX_ERROR_NOT_SUPPORTED, if libcrypto cannot be loaded.
 [[nodiscard]] Digest hmac_sha256(std::span<const std::byte> key,
                                  std::span<const std::byte> message);
+/// Loads libcrypto, so that no later call of hmac_sha256 finds it missing. Errors: as above.
+void require_libcrypto();
 /// Takes the same time wherever the two differ, so an attacker learns nothing from the time.
 [[nodiscard]] bool same_digest(const Digest& a, std::span<const std::byte> b);
 

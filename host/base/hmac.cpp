@@ -1,0 +1,72 @@
+#include "host/base/hmac.h"
+
+#include "host/base/dynamic_library.h"
+
+#include <string>
+#include <utility>
+
+namespace gshmem {
+namespace {
+
+struct Hash;  // EVP_MD, opaque
+
+/// Functions of openssl/hmac.h and openssl/evp.h, whose types do not differ between versions 1.1
+/// and 3.
+struct Libcrypto {
+  DynamicLibrary library;
+  const Hash* (*sha256)();
+  unsigned char* (*hmac)(const Hash*, const void* key, int key_bytes, const unsigned char* message,
+                         std::size_t bytes, unsigned char* digest, unsigned* digest_bytes);
+};
+
+Libcrypto load() {
+  std::string tried;
+  for (const char* const soname : {"libcrypto.so.3", "libcrypto.so.1.1"}) {
+    try {
+      DynamicLibrary library(soname);
+      auto* const sha256 = library.function<const Hash*()>("EVP_sha256");
+      auto* const hmac =
+          library.function<unsigned char*(const Hash*, const void*, int, const unsigned char*,
+                                          std::size_t, unsigned char*, unsigned*)>("HMAC");
+      return {std::move(library), sha256, hmac};
+    } catch (const Error& error) {
+      tried += std::string(tried.empty() ? "" : ", ") + error.what();
+    }
+  }
+  throw Error(GSHMEMX_ERROR_NOT_SUPPORTED,
+              "GSHMEM_UID_SECRET needs OpenSSL's libcrypto: " + tried +
+                  "; install it (package libssl3 or openssl-libs), or start the job by a launcher "
+                  "with PMIx or by a unique id, which need no secret");
+}
+
+/// It stays loaded: the thread of a root service may outlive static objects.
+const Libcrypto& libcrypto() {
+  static const Libcrypto& loaded = *new Libcrypto(load());
+  return loaded;
+}
+
+}  // namespace
+
+void require_libcrypto() { (void)libcrypto(); }
+
+Digest hmac_sha256(std::span<const std::byte> key, std::span<const std::byte> message) {
+  const Libcrypto& crypto = libcrypto();
+  Digest digest;
+  unsigned bytes = 0;
+  const auto* const done =
+      crypto.hmac(crypto.sha256(), key.data(), static_cast<int>(key.size()),
+                  reinterpret_cast<const unsigned char*>(message.data()), message.size(),
+                  reinterpret_cast<unsigned char*>(digest.data()), &bytes);
+  require(done != nullptr && bytes == digest.size(), GSHMEMX_ERROR_NOT_SUPPORTED,
+          "libcrypto refuses HMAC-SHA256 with the key of GSHMEM_UID_SECRET");
+  return digest;
+}
+
+bool same_digest(const Digest& a, std::span<const std::byte> b) {
+  if (b.size() != a.size()) return false;
+  std::byte differs{0};
+  for (std::size_t i = 0; i < a.size(); ++i) differs |= a[i] ^ b[i];
+  return differs == std::byte{0};
+}
+
+}  // namespace gshmem
