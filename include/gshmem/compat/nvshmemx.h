@@ -86,7 +86,8 @@ typedef enum {
   NVSHMEMX_REGION_HINT_BATCH_RMA = GSHMEMX_REGION_HINT_BATCH_RMA
 } nvshmemx_region_hint_t;
 typedef gshmemx_region_handle_t nvshmemx_region_handle_t;
-typedef gshmemx_region_attrs_t nvshmemx_region_attrs_t;
+#define nvshmemx_region_attrs gshmemx_region_attrs  // the tag of the struct
+typedef struct nvshmemx_region_attrs nvshmemx_region_attrs_t;
 #define NVSHMEMX_REGION_ATTRS_RESERVED_BYTES 60
 #define NVSHMEMX_REGION_ATTRS_INITIALIZER GSHMEMX_REGION_ATTRS_INITIALIZER
 typedef enum {
@@ -210,10 +211,16 @@ NVSHMEM_HOST_FN int nvshmemx_collective_launch(const void* func, dim3 gridDims, 
                                                void** args, size_t sharedMem, cudaStream_t stream) {
   return gshmemx_collective_launch(func, gridDims, blockDims, args, sharedMem, stream);
 }
-typedef struct gshmemx_collective_launch_attr nvshmemx_collective_launch_attr_t;
+/// A type of its own: a macro for the tag of gshmem's would also rename the function.
+typedef struct nvshmemx_collective_launch_attr {
+  cudaLaunchConfig_t cuda_config;
+} nvshmemx_collective_launch_attr_t;
 NVSHMEM_HOST_FN int nvshmemx_collective_launch_attr(const nvshmemx_collective_launch_attr_t* attr,
                                                     const void* func, void** args) {
-  return gshmemx_collective_launch_attr(attr, func, args);
+  gshmemx_collective_launch_attr_t same;
+  if (attr == NULL) return gshmemx_collective_launch_attr(NULL, func, args);
+  same.cuda_config = attr->cuda_config;
+  return gshmemx_collective_launch_attr(&same, func, args);
 }
 NVSHMEM_HOST_FN int nvshmemx_collective_launch_query_gridsize(const void* func, dim3 blockDims,
                                                               void** args, size_t sharedMem,

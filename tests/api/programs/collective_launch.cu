@@ -44,7 +44,7 @@ int main() {
   cudaLaunchAttribute priority;
   priority.id = cudaLaunchAttributePriority;
   priority.val.priority = 0;
-  nvshmemx_collective_launch_attr_t attr = {};
+  struct nvshmemx_collective_launch_attr attr = {};  // NVSHMEM has the tag, too
   attr.cuda_config.gridDim = dim3(0);
   attr.cuda_config.blockDim = dim3(128);
   attr.cuda_config.stream = stream;
