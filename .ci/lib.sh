@@ -27,14 +27,11 @@ export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 \
 # The same for Open MPI 5, whose launcher is PRRTE.
 export PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe PRTE_MCA_hwloc_default_binding_policy=none
 
-# The words with which mpirun starts programs where that environment is not set, as in a user's shell.
+# The words with which mpirun starts programs where that environment is not set, as in a user's shell. The pages have
+# them too.
 mpirun_words() {
   echo mpirun
-  if mpirun --version 2> /dev/null | grep -q 'Open MPI'; then
-    echo --oversubscribe
-    ((EUID == 0)) && echo --allow-run-as-root
-  fi
-  return 0
+  if mpirun --version 2> /dev/null | grep -q 'Open MPI'; then echo --oversubscribe --allow-run-as-root; fi
 }
 
 # GPUs that this process may use; 0 without a driver.

@@ -118,6 +118,14 @@ def long_sentences(path, text):
             yield f"{path}:{number}: {len(words)} words, {MAX_WORDS} at most: {sentence}"
 
 
+def bad_commands(path, text):
+    """Commands can be pasted by root and on few cores. On several hosts the slots of the hosts count."""
+    for code in re.findall(r"^```sh\n(.*?)^```", text, re.M | re.S):
+        for line in code.splitlines():
+            if re.search(r"\bmpirun (?=-)(?!--(?:oversubscribe --allow-run-as-root|host) )(?!.*--map-by)", line):
+                yield f"{path}: mpirun --oversubscribe --allow-run-as-root: {line}"
+
+
 def check_texts(root):
     texts = dict(pages(root))
     linked = {os.path.normpath(os.path.join(os.path.dirname(path), link.partition("#")[0]))
@@ -129,6 +137,7 @@ def check_texts(root):
         if path != "docs/api.md":
             bad += stale_names(names, path, text)
         bad += bad_links(root, path, text)
+        bad += bad_commands(path, text)
         if path != "docs/api.md":
             bad += long_sentences(path, text)
         bad += [f"{path}:{number}: 'behind': say 'after'" for number, line in prose(text)

@@ -62,6 +62,13 @@ case $way in
     cmake --build "$target" --verbose
     run "$target/hello"
     run "$target/hello_nvshmem"
+    # What is asked for and not there has a reason.
+    sed 's/gshmem 0.1 REQUIRED/& COMPONENTS mpi/' "$outside/CMakeLists.txt" > "$target/CMakeLists.txt"
+    if cmake -S "$target" -B "$target/none" -DCMAKE_PREFIX_PATH="$prefix" 2> "$target/none.log"; then
+      echo "a component that gshmem has not is found"
+      exit 1
+    fi
+    tr -s ' \n' ' ' < "$target/none.log" | grep -q 'gshmem has no component "mpi", and needs none: gshmem::gshmem has all'
     ;;
   add_subdirectory)
     cmake -S "$(dirname "$outside")/inside" -B "$target" -G Ninja -DCMAKE_CXX_COMPILER="${CXX:-g++}" \
