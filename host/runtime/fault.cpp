@@ -2,9 +2,11 @@
 
 #include <gshmem/abi/mlx5.h>
 
+#include "device/core/call_record.h"
 #include "host/base/deadline.h"
 
 #include <cstring>
+#include <iterator>
 #include <span>
 #include <thread>
 #include <utility>
@@ -14,6 +16,27 @@ namespace {
 
 /// A thread that ended before it published its record holds up nobody for longer.
 constexpr double kWritingSeconds = 1;
+
+/// Returns the collective that a note means (call_of in device/collective/collective_check.h).
+std::string collective_of(std::uint64_t note) {
+  using device::CallKind;
+  constexpr auto kFirst = static_cast<std::uint64_t>(CallKind::kAlltoall);
+  // In the order of the enumerators.
+  static constexpr const char* kNames[] = {"alltoall",      "broadcast", "fcollect",
+                                           "collect",       "alltoalls", "reduce",
+                                           "reducescatter", "inscan",    "exscan"};
+  static constexpr const char* kOps[device::kReduceOps] = {"sum", "prod", "min", "max",
+                                                           "and", "or",   "xor", "maxloc"};
+  static constexpr const char* kTypes[device::kElementTypes] = {
+      "int8",  "int16",  "int32", "int64",    "uint8",    "uint16",   "uint32", "uint64",
+      "float", "double", "half",  "bfloat16", "complexf", "complexd", "double2"};
+  const std::uint64_t kind = note >> 32 & 0xff, op = note >> 40 & 0xff, type = note >> 48;
+  if (kind - kFirst >= std::size(kNames) || op >= std::size(kOps) || type >= std::size(kTypes))
+    return "another collective";
+  const char* const name = kNames[kind - kFirst];
+  if (kind < static_cast<std::uint64_t>(CallKind::kReduce)) return name;  // no operator, no type
+  return strprintf("%s_%s of %s", kOps[op], name, kTypes[type]);
+}
 
 std::string bad_argument(const abi::FaultRecord& f) {
   const auto value = static_cast<unsigned long>(f.value),
@@ -75,7 +98,8 @@ std::string bad_argument(const abi::FaultRecord& f) {
     case abi::Rule::kElements:
       return strprintf("%s has %lu elements, where %lu are needed", is, value, limit);
     case abi::Rule::kSameCall:
-      return strprintf("%s: PE %d of the team is in another collective", is, f.pe);
+      return strprintf("%s: PE %d of the team is in %s, and this one in %s", is, f.pe,
+                       collective_of(f.limit).c_str(), collective_of(f.value).c_str());
     case abi::Rule::kSame:
       return strprintf("%s = %ld differs from that of PE %d, %lu", is, number, f.pe, limit);
     case abi::Rule::kSameBytes:

@@ -1,6 +1,8 @@
 // Tests the whole text of each kind of fault, as programs and logs show it.
 #include "host/runtime/fault.h"
 
+#include "device/core/call_record.h"
+
 #include <gshmem/gshmem.h>
 
 #include <catch2/catch.hpp>
@@ -66,7 +68,15 @@ TEST_CASE("a_bad_argument_is_reported_by_the_rule_that_it_breaks") {
         " = 0xff: the block has given other memory, release that first");
   CHECK(text_of(Rule::kZero, 5, 0) == " = 5 must be 0");
   CHECK(text_of(Rule::kElements, 5, 8) == " has 5 elements, where 8 are needed");
-  CHECK(text_of(Rule::kSameCall, 0, 0, 3) == ": PE 3 of the team is in another collective");
+  using device::CallKind;
+  constexpr auto kBroadcast = static_cast<std::uint64_t>(CallKind::kBroadcast) << 32 | 2,
+                 kSumOfInts = static_cast<std::uint64_t>(CallKind::kReduce) << 32 | std::uint64_t{2}
+                                                                                        << 48,
+                 kMaxOfInts = kSumOfInts | std::uint64_t{3} << 40;
+  CHECK(text_of(Rule::kSameCall, kSumOfInts, kBroadcast, 3) ==
+        ": PE 3 of the team is in broadcast, and this one in sum_reduce of int32");
+  CHECK(text_of(Rule::kSameCall, kMaxOfInts, kSumOfInts, 3) ==
+        ": PE 3 of the team is in sum_reduce of int32, and this one in max_reduce of int32");
   CHECK(text_of(Rule::kSame, -5, 8, 3) == " = -5 differs from that of PE 3, 8");
   CHECK(text_of(Rule::kSameBytes, 5, 8, 3) ==
         " is of 5 bytes, and of 8 on PE 3: all members bring as many");
