@@ -15,6 +15,9 @@
 #include <stdexcept>
 #include <string>
 
+/// The number kStateAbi of the library's headers.
+extern "C" GSHMEM_EXPORT unsigned gshmemi_abi_number(void);
+
 namespace gshmem {
 
 struct LaunchShape {
@@ -69,6 +72,18 @@ inline void check_shape(const LaunchShape& shape, unsigned max_threads, bool on_
   if (on_host && shape.blocks > kMaxHostThreads / shape.threads) {
     refuse_shape(shape,
                  " are more than the " + std::to_string(kMaxHostThreads) + " threads of CPU mode");
+  }
+}
+
+/// Units with kernels are checked at init; those of other compilers register nothing. It is static,
+/// because each unit has the number of its own headers.
+[[maybe_unused]] static void check_headers() {
+  if (const unsigned number = gshmemi_abi_number(); number != abi::kStateAbi) {
+    throw std::runtime_error(
+        "gshmem::launch: this part of the program was compiled with headers of another gshmem "
+        "(number " +
+        std::to_string(abi::kStateAbi) + "; this library's has number " + std::to_string(number) +
+        "); compile it again with this one's");
   }
 }
 
@@ -133,9 +148,11 @@ static void launch_with(const abi::DeviceState& state, const LaunchShape& shape,
 /// Runs `functor` on every thread of `shape` for the calling thread's PE. On a GPU it returns at
 /// once (see synchronize); in CPU mode when all threads have returned. Errors: std::runtime_error
 /// for a call before init, an invalid shape, a refused launch or a thread that could not be
-/// started. Also for a PE on a GPU when this unit was not compiled by nvcc.
+/// started. Also for a PE on a GPU when this unit was not compiled by nvcc, and for a unit with the
+/// headers of another version.
 template <unsigned kMaxThreads = 1024, class F, class... Args>
 static void launch(const LaunchShape& shape, const F& functor, Args... args) {
+  detail::check_headers();
   const abi::DeviceState* state = gshmemi_ambient()->state;
   if (!state) {
     throw std::runtime_error("gshmem::launch: the library is not initialized on this thread");

@@ -108,3 +108,27 @@ TEST_CASE("heaps_of_a_host_that_do_not_fit_together_are_an_error") {
     CHECK(contains(outcome.output, "lower GSHMEM_SYMMETRIC_SIZE"));
   }
 }
+
+namespace gshmem::spmd {
+void launch_with_other_headers();  // other_headers.cpp
+}
+
+TEST_CASE("launch_by_a_unit_with_other_headers_is_refused") {
+  const Outcome outcome = in_child(quick(), [] {
+    const Runtime runtime;
+    gshmem::launch({}, [](const gshmem::LaunchContext&) {});
+    try {
+      launch_with_other_headers();
+    } catch (const std::exception& error) {
+      std::puts(error.what());
+    }
+  });
+  INFO(outcome.output);
+  CHECK(outcome.code == 0);
+  const std::string number = std::to_string(abi::kStateAbi);
+  CHECK(contains(outcome.output,
+                 "gshmem::launch: this part of the program was compiled with "
+                 "headers of another gshmem (number " +
+                     std::to_string(abi::kStateAbi + 1) + "; this library's has number " + number +
+                     ")"));
+}
