@@ -88,9 +88,10 @@ Pe::Pe(std::unique_ptr<bootstrap::Bootstrap> boot, PeOptions options)
     boot_->abort(1, why);
     throw;
   }
-  GSHMEM_INFO("PE %d of %d, bootstrap %s, %s, heap of %s", state_.my_pe, state_.n_pes,
-              boot_->name(), gpu_ ? gpu_->name() : "CPU mode",
-              size_text(heap_->capacity()).c_str());
+  GSHMEM_INFO("PE %d of %d, bootstrap %s, %s, heap of %s; gshmem %d.%d.%d, ABI %u", state_.my_pe,
+              state_.n_pes, boot_->name(), gpu_ ? gpu_->name() : "CPU mode",
+              size_text(heap_->capacity()).c_str(), GSHMEM_VENDOR_MAJOR_VERSION,
+              GSHMEM_VENDOR_MINOR_VERSION, GSHMEM_VENDOR_PATCH_VERSION, abi::kStateAbi);
 }
 
 /// A launcher may end the job with the first PE that ends. So no PE leaves before all have received

@@ -51,7 +51,10 @@ def case_json(program):
     assert variables["GSHMEM_TIMEOUT"]["origin"] == "default"
     assert report["build"]["version"] and report["unknown_variables"] == []
     assert report["gpus"] or report["no_gpus"]
-    assert "pes" not in report
+    assert report["pes"] is None and report["schema"] == 1
+    # The members do not depend on what there is.
+    other = json.loads(run(program, ["--json", "--job"], 1, GSHMEM_P2P="0", GSHMEM_NIC="none", GSHMEM_TIMEOUT="abc"))
+    assert list(other) == list(report) and [list(v) for v in other["variables"]] == [list(v) for v in report["variables"]]
 
 
 WRAP = "wrap of the queue .*"
@@ -146,6 +149,9 @@ def case_selftest(program):
                    **soft)
         for line in lines:
             assert re.search("FAILED +" + line, page), f"{rules} {adversary}: no {line!r} in\n{page}"
+    # The soft NIC's lines have the prefix of the log.
+    log = run_both(program, ["--nic-selftest"], 1, GSHNIC_SEED="many", **soft)[1]
+    assert re.match(r'gshmem\[.*\] ERROR: soft NIC: GSHNIC_SEED="many": expected a number', log), log
     page = run(program, ["--nic-selftest"], 1, GSHMEM_NIC_DEVICES="=mlx5_9", **soft)
     assert re.search("FAILED +init .*mlx5_9", page) and "transfers" not in page, page
     assert "result: gshmem" in page and "; no network; host memory, rung by a CPU: 0 ok, FAILED init" in page, page
@@ -175,7 +181,7 @@ def case_selftest(program):
 
 def case_bad_value(program):
     report = json.loads(run(program, ["--json", "--job"], 1, GSHMEM_TIMEOUT="abc"))
-    bad = [entry for entry in report["variables"] if "error" in entry]
+    bad = [entry for entry in report["variables"] if entry["error"]]
     assert [entry["name"] for entry in bad] == ["GSHMEM_TIMEOUT"]
     assert 'GSHMEM_TIMEOUT="abc": expected seconds' in bad[0]["error"]
     assert report["job_error"]
@@ -184,7 +190,7 @@ def case_bad_value(program):
     job = {"GSHMEM_TIMEOUT": "abc", "GSHMEM_UID_ADDRESS": "127.0.0.1:9", "GSHMEM_UID_SIZE": "2"}
     assert json.loads(run(program, ["--json"], 1, GSHMEM_UID_RANK="0", **job))["job_error"]
     assert run(program, ["--json"], 1, GSHMEM_UID_RANK="1", **job) == ""
-    assert "job_error" not in json.loads(run(program, ["--json", "--no-job"], 1, GSHMEM_UID_RANK="0", **job))
+    assert not json.loads(run(program, ["--json", "--no-job"], 1, GSHMEM_UID_RANK="0", **job))["job_error"]
     page, log = run_both(program, ["--nic-selftest"], 1, GSHMEM_TIMEOUT="abc")
     assert page == "" and log.startswith('gshmem-info: GSHMEM_TIMEOUT="abc": expected seconds'), log
 
@@ -195,11 +201,32 @@ def case_unknown_variable(program):
         "GSHMEM_SYMETRIC_SIZE is not a variable of gshmem; did you mean GSHMEM_SYMMETRIC_SIZE?"]
 
 
+def case_names(program):
+    """One variable, one check, and only what is wrong."""
+    assert run(program, ["GSHMEM_TIMEOUT"], 0, GSHMEM_TIMEOUT="7").startswith('  GSHMEM_TIMEOUT = "7" (environment)\n')
+    report = json.loads(run(program, ["--json", "GSHMEM_LOG", "GSHMEM_TIMEOUT"], 1, GSHMEM_TIMEOUT="abc"))
+    assert [v["name"] for v in report["variables"]] == ["GSHMEM_LOG", "GSHMEM_TIMEOUT"] and report["variables"][1]["error"]
+    for name, advice in (("GSHMEM_TIMOUT", "did you mean GSHMEM_TIMEOUT?"), ("TIMEOUT", "gshmem-info lists those")):
+        page, log = run_both(program, [name], 2)
+        assert page == "" and log.startswith(f"gshmem-info: {name} is not a variable") and advice in log, log
+    checks = json.loads(run(program, ["--doctor", "--json", "variables"], 1, GSHMEM_TIMEOUT="abc"))
+    assert checks["schema"] == 1 and {f["check"] for f in checks["findings"]} == {"variables"}, checks
+    assert "no check \"variabels\"" in run_both(program, ["--doctor", "variabels"], 2)[1]
+    loud = run(program, ["--doctor", "--quiet", "variables", "fabric"], 1, GSHMEM_TIMEOUT="abc").splitlines()
+    assert len(loud) == 3 and loud[0].startswith("PROBLEM  variables: ") and loud[1].startswith("           cause: "), loud
+    assert run(program, ["--doctor", "--quiet", "variables"], 0) == ""
+    assert run(program, ["--quiet"], 2) == ""
+
+
 def case_job(program):
     report = json.loads(run(program, ["--json", "--job"], 0, GSHMEM_BOOTSTRAP="single"))
     assert [pe["paths"] for pe in report["pes"]] == [["self"]]
     assert report["pes"][0]["bootstrap"] == "single" and report["pes"][0]["gpu"] is None
     assert report["pes"][0]["host"]
+    # The log has what a report of a problem needs.
+    log = run_both(program, ["--job"], 0, GSHMEM_BOOTSTRAP="single", GSHMEM_LOG="info")[1]
+    version = run(program, ["--version"], 0).rpartition(", NVSHMEM")[0]
+    assert re.search(rf"PE 0 of 1, bootstrap single, CPU mode, heap of .*; {version}\n", log), log
     # PE 0 of the job prints, whatever number its launcher gave it.
     other = run(program, ["--json", "--job"], 0, GSHMEM_BOOTSTRAP="single", PMIX_RANK="1")
     assert json.loads(other)["pes"] == report["pes"]
@@ -316,7 +343,7 @@ def case_fabric(program):
 def case_job_error(program, status=1):
     report = json.loads(run(program, ["--json", "--job"], status, GSHMEM_P2P="0",
                             GSHMEM_NIC="none"))
-    assert "GSHMEM_P2P=0" in report["job_error"] and "pes" not in report
+    assert "GSHMEM_P2P=0" in report["job_error"] and report["pes"] is None
 
 
 def case_mpirun_job_error(program):
@@ -353,9 +380,10 @@ def case_options(program):
 def check_finding(finding, names):
     assert finding["check"] in names, finding
     if finding["verdict"] in ("hint", "problem"):
-        assert finding["symptom"] and finding["cause"] and finding["fix"], finding
+        assert finding["text"] and finding["cause"] and finding["fix"], finding
     else:
         assert finding["verdict"] in ("ok", "skipped") and finding["text"], finding
+    assert list(finding) == ["check", "verdict", "text", "cause", "fix"], finding
 
 
 def case_doctor(program):
@@ -374,7 +402,7 @@ def case_doctor(program):
     spoken = [finding["check"] for finding in report["findings"]]
     assert list(dict.fromkeys(spoken)) == names, "not every check, or not in the table's order"
     built = json.loads(run(program, ["--json", "--no-job"], 0))["build"]
-    without = [f for f in report["findings"] if "built without PMIx" in f.get("cause", "")]
+    without = [f for f in report["findings"] if "built without PMIx" in (f["cause"] or "")]
     assert bool(without) == (built["pmix"] == "no"), (without, built)
     other = run_any(program, ["--doctor"], OMPI_COMM_WORLD_LOCAL_RANK="1")
     assert (other.returncode, other.stdout) == (0, "")  # the first process of its host prints
@@ -390,7 +418,7 @@ def case_doctor_problem(program):
     assert "cause: " in text and "fix:   unset GSHMEM_TIMEOUT" in text
     report = json.loads(run_any(program, ["--doctor", "--json"], GSHMEM_TIMOUT="1").stdout)
     hints = [f for f in report["findings"] if f["verdict"] == "hint" and f["check"] == "variables"]
-    assert "did you mean GSHMEM_TIMEOUT" in hints[0]["symptom"]
+    assert "did you mean GSHMEM_TIMEOUT" in hints[0]["text"]
 
 
 def main():

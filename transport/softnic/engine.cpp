@@ -120,7 +120,7 @@ const std::vector<std::unique_ptr<Engine>>& Engine::all() {
           "the soft NIC does not survive a fork; open it in the child only");
     return engines;
   } catch (const EngineError& error) {
-    std::fprintf(stderr, "soft NIC: %s\n", error.what());
+    GSHMEM_ERROR("soft NIC: %s", error.what());
     throw;
   }
 }

@@ -24,9 +24,16 @@ std::size_t Diagnosis::count(Verdict verdict) const {
   return n;
 }
 
-Diagnosis diagnose(const Machine& machine) {
+Diagnosis diagnose(const Machine& machine, const std::vector<std::string>& names) {
+  for (const std::string& name : names) {
+    require(
+        std::ranges::any_of(all_checks(), [&](const Check& check) { return check.name == name; }),
+        GSHMEMX_ERROR_INVALID_VALUE,
+        "no check \"" + name + "\"; gshmem-info --doctor --list has their names");
+  }
   Diagnosis diagnosis{.host = machine.host, .results = {}};
   for (const Check& check : all_checks()) {
+    if (!names.empty() && std::ranges::find(names, check.name) == names.end()) continue;
     CheckResult result{.check = &check, .findings = {}};
     try {
       result.findings = check.run(machine);
@@ -48,11 +55,15 @@ bool speaks_for_host(const Machine& machine) {
   return true;
 }
 
-std::string as_text(const Diagnosis& diagnosis) {
-  std::string out = strprintf("gshmem doctor, %zu checks on %s\n", diagnosis.results.size(),
-                              diagnosis.host.c_str());
+std::string as_text(const Diagnosis& diagnosis, bool quiet) {
+  std::string out;
+  if (!quiet) {
+    out = strprintf("gshmem doctor, %zu checks on %s\n", diagnosis.results.size(),
+                    diagnosis.host.c_str());
+  }
   for (const CheckResult& result : diagnosis.results) {
     for (const Finding& finding : result.findings) {
+      if (quiet && !finding.is_trouble()) continue;
       const bool loud = finding.verdict == Verdict::kProblem;
       out += strprintf("%-8s %s: %s\n", loud ? "PROBLEM" : word_of(finding.verdict).c_str(),
                        result.check->name, finding.text.c_str());
@@ -60,6 +71,7 @@ std::string as_text(const Diagnosis& diagnosis) {
       out += "           cause: " + finding.cause + "\n           fix:   " + finding.fix + "\n";
     }
   }
+  if (quiet) return out;
   return out + strprintf("%zu problem(s), %zu hint(s), %zu not looked at\n",
                          diagnosis.count(Verdict::kProblem), diagnosis.count(Verdict::kHint),
                          diagnosis.count(Verdict::kSkipped));

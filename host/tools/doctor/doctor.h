@@ -31,13 +31,17 @@ struct Diagnosis {
   [[nodiscard]] int status() const { return count(Verdict::kProblem) > 0 ? 1 : 0; }
 };
 
-/// Runs every check. One that throws gets one finding, kSkipped, with the text of its error.
-[[nodiscard]] Diagnosis diagnose(const Machine& machine);
+/// Runs the checks with these names, or every one if there are none. Errors:
+/// GSHMEMX_ERROR_INVALID_VALUE for a name that no check has. A check that throws gets one finding,
+/// kSkipped, with the text of its error.
+[[nodiscard]] Diagnosis diagnose(const Machine& machine,
+                                 const std::vector<std::string>& names = {});
 
 /// Returns true in the one process of a launcher that reports for its host.
 [[nodiscard]] bool speaks_for_host(const Machine& machine);
 
-[[nodiscard]] std::string as_text(const Diagnosis& diagnosis);
+/// `quiet` leaves out what is good and what was not looked at.
+[[nodiscard]] std::string as_text(const Diagnosis& diagnosis, bool quiet = false);
 [[nodiscard]] std::string as_json(const Diagnosis& diagnosis);
 [[nodiscard]] std::string list_as_text();
 [[nodiscard]] std::string list_as_json();

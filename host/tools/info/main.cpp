@@ -19,7 +19,9 @@
 namespace {
 
 struct Options {
-  bool json = false, markdown = false, doctor = false, list = false, selftest = false;
+  bool json = false, markdown = false, doctor = false, list = false, quiet = false;
+  bool selftest = false;
+  std::vector<std::string> names;
   bool proof = false;
   std::string page;
   gshmem::proof::Plan plan;
@@ -43,6 +45,9 @@ void declare(CLI::App& app, Options& options) {
       "symptom, cause and fix for what is not; joins no job. Under a launcher one process of each "
       "host prints.");
   app.add_flag("--list", options.list, "with --doctor: only the table of checks")->needs(doctor);
+  app.add_flag("--quiet", options.quiet, "with --doctor: only problems and hints")->needs(doctor);
+  app.add_option("name", options.names,
+                 "only these variables; with --doctor: only these checks, by the names of --list");
   app.add_flag("--nic-selftest", options.selftest,
                "try on the network card what only a card can confirm, and print a page about it (a "
                "ConnectX; GSHMEM_NIC=soft: the NIC in software)");
@@ -92,9 +97,19 @@ int run_doctor(const Options& options) {
   }
   const Machine machine = this_machine();
   if (!speaks_for_host(machine)) return 0;
-  const Diagnosis diagnosis = diagnose(machine);
-  std::fputs((options.json ? as_json(diagnosis) : as_text(diagnosis)).c_str(), stdout);
+  const Diagnosis diagnosis = diagnose(machine, options.names);
+  std::fputs((options.json ? as_json(diagnosis) : as_text(diagnosis, options.quiet)).c_str(),
+             stdout);
   return diagnosis.status();
+}
+
+int print_variables(const Options& options) {
+  using namespace gshmem::info;
+  Report report;
+  report.variables = only(options.names, check_variables(gshmem::config_entries_from_env()));
+  std::fputs((options.json ? as_json(report.variables) : as_text(report.variables)).c_str(),
+             stdout);
+  return report.good() ? 0 : 1;
 }
 
 int run_selftest() {
@@ -144,6 +159,7 @@ int run(const Options& options) {
     std::fputs(table.c_str(), stdout);
     return 0;
   }
+  if (!options.names.empty()) return print_variables(options);
   Report report = collect("/sys");
   if (options.job && !report.good()) {
     report.job_error = "not joined, because a variable has a bad value";
@@ -179,6 +195,10 @@ int main(int argc, char** argv) {
     return run(options);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
+  } catch (const gshmem::Error& error) {
+    std::fprintf(stderr, "gshmem-info: %s\n", error.what());
+    const bool is_name = !options.names.empty();
+    return options.proof || is_name ? 2 : 1;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "gshmem-info: %s\n", error.what());
     return options.proof ? 2 : 1;

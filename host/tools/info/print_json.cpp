@@ -1,5 +1,6 @@
 // Prints the reports for programs, with members in the order in which they were added. Invariant:
-// the output is valid UTF-8 for any strings; invalid bytes become U+FFFD.
+// the output is valid UTF-8 for any strings; invalid bytes become U+FFFD. A page of one schema has
+// the same members on every machine: null stands for what there is not.
 #include "host/tools/doctor/doctor.h"
 #include "host/tools/info/report.h"
 
@@ -10,23 +11,26 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+constexpr int kSchema = 1;  // increases when a member changes its meaning or is removed
+
+Json text_or_null(const std::string& text) { return text.empty() ? Json() : Json(text); }
+
 std::string text_of(const Json& json) {
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
 Json json_of(const VariableReport& variable) {
   const ConfigEntry& entry = variable.entry;
-  Json json = {{"name", entry.name},
-               {"value", entry.value},
-               {"default", entry.default_value},
-               {"origin", entry.set_by.empty()         ? "default"
-                          : entry.set_by == entry.name ? "environment"
-                                                       : entry.set_by},
-               {"same_on_all_pes", entry.same_on_all_pes},
-               {"accepted", entry.accepted},
-               {"help", entry.help}};
-  if (!variable.error.empty()) json["error"] = variable.error;
-  return json;
+  return {{"name", entry.name},
+          {"value", entry.value},
+          {"default", entry.default_value},
+          {"origin", entry.set_by.empty()         ? "default"
+                     : entry.set_by == entry.name ? "environment"
+                                                  : entry.set_by},
+          {"same_on_all_pes", entry.same_on_all_pes},
+          {"accepted", entry.accepted},
+          {"help", entry.help},
+          {"error", text_or_null(variable.error)}};
 }
 
 Json json_of(const GpuInfo& gpu) {
@@ -98,28 +102,25 @@ Json list_of(const std::vector<T>& all) {
 }
 
 Json json_of(const Check& check, const Finding& finding) {
-  Json json = {{"check", check.name}, {"verdict", word_of(finding.verdict)}};
-  if (finding.is_trouble()) {
-    json["symptom"] = finding.text;
-    json["cause"] = finding.cause;
-    json["fix"] = finding.fix;
-  } else {
-    json["text"] = finding.text;
-  }
-  return json;
+  return {{"check", check.name},
+          {"verdict", word_of(finding.verdict)},
+          {"text", finding.text},
+          {"cause", text_or_null(finding.cause)},
+          {"fix", text_or_null(finding.fix)}};
 }
 
 }  // namespace
 
 std::string as_json(const Report& report) {
-  Json json;
-  json["build"] = Json::object();
+  Json json = {{"schema", kSchema}, {"build", Json::object()}};
   for (const Fact& fact : report.build) json["build"][fact.name] = fact.value;
   json["variables"] = list_of(report.variables);
   json["unknown_variables"] = report.unknown_variables;
-  if (report.gpus.empty()) json["no_gpus"] = report.no_gpus;
+  json["no_gpus"] = report.gpus.empty() ? Json(report.no_gpus) : Json();
   json["gpus"] = list_of(report.gpus);
   json["nics"] = list_of(report.nics);
+  json["pes"] = nullptr;
+  json["algorithms"] = nullptr;
   if (report.job) {
     json["pes"] = Json::array();
     for (std::size_t pe = 0; pe < report.job->pes.size(); ++pe) {
@@ -127,7 +128,7 @@ std::string as_json(const Report& report) {
     }
     json["algorithms"] = json_of(report.job->algorithms, report);
   }
-  if (!report.job_error.empty()) json["job_error"] = report.job_error;
+  json["job_error"] = text_or_null(report.job_error);
   return text_of(json);
 }
 
@@ -138,10 +139,15 @@ std::string as_json(const Diagnosis& diagnosis) {
       findings.push_back(json_of(*result.check, finding));
     }
   }
-  return text_of({{"host", diagnosis.host},
+  return text_of({{"schema", kSchema},
+                  {"host", diagnosis.host},
                   {"findings", findings},
                   {"problems", diagnosis.count(Verdict::kProblem)},
                   {"hints", diagnosis.count(Verdict::kHint)}});
+}
+
+std::string as_json(const std::vector<VariableReport>& variables) {
+  return text_of({{"schema", kSchema}, {"variables", list_of(variables)}});
 }
 
 std::string list_as_json() {

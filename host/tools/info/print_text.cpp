@@ -6,9 +6,8 @@
 namespace gshmem::info {
 namespace {
 
-void print_variables(std::string& out, const Report& report) {
-  out += "\nVariables\n";
-  for (const auto& [entry, error] : report.variables) {
+void print_each(std::string& out, const std::vector<VariableReport>& variables) {
+  for (const auto& [entry, error] : variables) {
     out +=
         strprintf("  %s = \"%s\" (%s)\n      %s; %s%s\n", entry.name.c_str(), entry.value.c_str(),
                   entry.set_by.empty()         ? "default"
@@ -21,6 +20,11 @@ void print_variables(std::string& out, const Report& report) {
     }
     if (!error.empty()) out += "      ERROR: " + error + "\n";
   }
+}
+
+void print_variables(std::string& out, const Report& report) {
+  out += "\nVariables\n";
+  print_each(out, report.variables);
   for (const std::string& message : report.unknown_variables) out += "  WARNING: " + message + "\n";
 }
 
@@ -114,6 +118,12 @@ std::string as_text(const Report& report) {
   print_nics(out, report);
   print_job(out, report);
   print_algorithms(out, report);
+  return out;
+}
+
+std::string as_text(const std::vector<VariableReport>& variables) {
+  std::string out;
+  print_each(out, variables);
   return out;
 }
 

@@ -104,6 +104,24 @@ std::vector<VariableReport> check_variables(std::vector<ConfigEntry> entries) {
   return reports;
 }
 
+std::vector<VariableReport> only(const std::vector<std::string>& names,
+                                 std::vector<VariableReport> all) {
+  std::vector<VariableReport> found;
+  for (const std::string& name : names) {
+    const auto at = std::ranges::find(
+        all, name, [](const VariableReport& variable) { return variable.entry.name; });
+    if (at == all.end()) {
+      const std::vector<std::string> unknown = config_unknown_names({name});
+      throw Error(GSHMEMX_ERROR_INVALID_VALUE,
+                  unknown.empty()
+                      ? name + " is not a variable of gshmem; gshmem-info lists those it has"
+                      : unknown.front());
+    }
+    found.push_back(*at);
+  }
+  return found;
+}
+
 bool Report::good() const {
   return job_error.empty() &&
          std::ranges::all_of(variables, [](const VariableReport& v) { return v.error.empty(); });

@@ -90,6 +90,12 @@ struct Report {
 
 [[nodiscard]] std::string as_text(const Report& report);
 [[nodiscard]] std::string as_json(const Report& report);
+/// Returns those of `all` that have these names. Errors: GSHMEMX_ERROR_INVALID_VALUE, which
+/// suggests a name.
+[[nodiscard]] std::vector<VariableReport> only(const std::vector<std::string>& names,
+                                               std::vector<VariableReport> all);
+[[nodiscard]] std::string as_text(const std::vector<VariableReport>& variables);
+[[nodiscard]] std::string as_json(const std::vector<VariableReport>& variables);
 /// Returns for example "gshmem 0.1.0, ABI 12, NVSHMEM 3.8.0".
 [[nodiscard]] std::string version_line();
 /// Returns the variables as the tables in docs/variables.md.

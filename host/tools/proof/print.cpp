@@ -155,7 +155,8 @@ std::string as_text(const Proof& proof) {
 std::string as_json(const Proof& proof) {
   constexpr const char* kOutcomes[] = {"works", "fails", "unknown"};
   const Judgement& judgement = proof.judgement;
-  Json json = {{"verdict", kOutcomes[judgement.status()]},
+  Json json = {{"schema", 1},
+               {"verdict", kOutcomes[judgement.status()]},
                {"sentence", judgement.sentence},
                {"cause", nullptr},
                {"criteria", Json::array()},
@@ -163,6 +164,7 @@ std::string as_json(const Proof& proof) {
                {"host", proof.host},
                {"repeats", proof.repeats},
                {"facts", Json::object()},
+               {"gdrcopy", nullptr},
                {"link_GB_s", proof.place.link_gb_s}};
   if (judgement.cause) {
     json["cause"] = {{"row", judgement.cause->name},

@@ -102,17 +102,22 @@ Algorithms: 2 PEs, which map each other; bytes that one member gives another one
   sync, barrier    all                                flat (flat to 5 members)
 )page";
 constexpr char kFullJson[] = R"page({
+    "schema": 1,
     "build": {"version": "1.2.3"},
     "variables": [
       {"name": "GSHMEM_A", "value": "2", "default": "1", "origin": "environment",
-       "same_on_all_pes": true, "accepted": "a number", "help": "how many"},
+       "same_on_all_pes": true, "accepted": "a number", "help": "how many",
+       "error": null},
       {"name": "GSHMEM_B", "value": "x", "default": "x", "origin": "environment",
        "same_on_all_pes": false, "accepted": "any text", "help": "what",
        "error": "GSHMEM_B is bad"},
       {"name": "GSHMEM_C", "value": "y", "default": "x", "origin": "NVSHMEM_C",
-       "same_on_all_pes": false, "accepted": "any text", "help": "which"},
+       "same_on_all_pes": false, "accepted": "any text", "help": "which",
+       "error": null},
       {"name": "GSHMEM_D", "value": "(hidden)", "default": "", "origin": "default",
-       "same_on_all_pes": false, "accepted": "any text", "help": "a secret"}],
+       "same_on_all_pes": false, "accepted": "any text", "help": "a secret",
+       "error": null}],
+    "no_gpus": null, "job_error": null,
     "unknown_variables": ["GSHMEM_X is none"],
     "gpus": [
       {"device": 0, "name": "GPU", "uuid": "GPU-a", "pci": "0000:01:00.0",
@@ -140,12 +145,16 @@ constexpr char kFullJson[] = R"page({
           {"from": 1, "to": null, "algorithm": "any", "moved_by": [
             {"variable": "GSHMEM_C", "value": "y"}]}]}]}})page";
 constexpr char kEmptyJson[] = R"page({
+  "schema": 1,
   "build": {},
   "variables": [],
   "unknown_variables": [],
   "no_gpus": "",
   "gpus": [],
-  "nics": []
+  "nics": [],
+  "pes": null,
+  "algorithms": null,
+  "job_error": null
 }
 )page";
 
