@@ -137,9 +137,8 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
         for path in [path for path in tree.rglob("*") if path.name in LEFT_OUT or
                      (path.parent.name == "perftest" and is_elf(path) and path.name not in PERFTESTS)]:
             path.unlink()
-        for source in sorted((Path(__file__).parent / "gshmem").iterdir()):
-            if source.suffix == ".py" or source.name == "py.typed":
-                shutil.copy(source, tree)
+        # The backend for torch is compiled where torch is, so its sources are in the package.
+        shutil.copytree(Path(__file__).parent / "gshmem", tree, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
         tag = f"py3-none-{platform_tag(tree)}"
         name = f"gshmem-{version()}"
         path = Path(wheel_directory) / f"{name}-{tag}.whl"

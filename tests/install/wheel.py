@@ -5,6 +5,7 @@
 
 REPEAT: how often jobs end in each pair of ways (1). Exit 77: this Python has no pip for a new environment.
 """
+import importlib.util
 import itertools
 import os
 import subprocess
@@ -101,5 +102,26 @@ maps = open('/proc/self/maps').read()
 assert {str(package)!r} in maps and {str(build / 'lib')!r} not in maps
 """)
 print(run(python, "-B", __file__, root, build, work, repeat, "--jobs", limit=None).strip())
+
+# Packages of others that the caller's Python has, after those of the environment.
+for name in ("torch", "nvshmem"):
+    spec = importlib.util.find_spec(name)
+    folder = Path(next(iter(spec.submodule_search_locations))).parent if spec else None
+    if folder:
+        (package.parent / f"{name}.pth").write_text(f"{folder}\n", encoding="utf-8")
+    else:
+        print(f"not tried: no {name}")
+if importlib.util.find_spec("torch"):
+    os.environ["XDG_CACHE_HOME"] = str(work / "cache")  # kept: it is compiled once
+    print(f"torch's backend: {run(python, '-m', 'gshmem.torch').strip()}")
+    for pes in (2, 3):
+        store = work / "store"
+        store.unlink(missing_ok=True)
+        said = run(python, "-m", "gshmem", "-n", pes, programs / "torch_job.py", store)
+        assert said.count(": passed") == pes, said
+home = run(python, "-c", "import gshmem; print(gshmem.get_nvshmem_home())").strip()
+if importlib.util.find_spec("nvshmem"):
+    done = subprocess.run([python, programs.parent / "for_nvshmem" / "host_api.py", "cpu", f"{home}/lib"], check=False)
+    assert done.returncode in (0, 77), "nvshmem4py does not run"
 run(sys.executable, "-m", "pip", "--python", python, "uninstall", "--yes", "gshmem")
 assert not package.exists(), f"{package} is left"
