@@ -298,6 +298,8 @@ class Allocator : public symm::SymmetricMemoryAllocator {
     const c10::OptionalDeviceGuard guard(device.is_cuda() ? std::optional(device) : std::nullopt);
     if (const char* why = join ? join() : nullptr) TORCH_CHECK(false, "GSHMEM: ", why);
     const auto where = device.is_cuda() ? guard.current_device().value() : device;
+    TORCH_CHECK(is_place(where), "symmetric memory is on ", *place_,
+                ", the GPU of this rank, and not on ", where);
     auto allocation = std::make_shared<Allocation>(bytes, where, group_name);
     char* base = allocation->base;
     const std::lock_guard lock(mutex_);
@@ -365,8 +367,16 @@ class Allocator : public symm::SymmetricMemoryAllocator {
                                                                               : nullptr;
   }
 
+  /// The heap is on one device: that of the first tensor.
+  bool is_place(c10::Device device) {
+    const std::lock_guard lock(mutex_);
+    if (!place_) place_ = device;
+    return *place_ == device;
+  }
+
   c10::DeviceType type_;
   std::mutex mutex_;
+  std::optional<c10::Device> place_;
   std::map<char*, std::shared_ptr<Allocation>> allocations_;
 };
 
