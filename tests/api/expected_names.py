@@ -286,6 +286,9 @@ def nvshmem_inventory():
 
 # Names of gshmem under NVSHMEM's prefix that NVSHMEM lacks.
 NVSHMEM_BEYOND = []
+# Names of libnvshmem_host.so that NVIDIA's libnvshmem_device.a calls, in libraries that have it linked in.
+NVSHMEM_DEVICE_LIBRARY = ["nvshmem_selected_device_transport", "nvshmemid_hostlib_finalize", "nvshmemid_hostlib_init_attr",
+                          "nvshmemid_init_status"]
 
 
 def openshmem_inventory():

@@ -1,6 +1,8 @@
 // The functions of nvshmem.h as symbols, for programs and loaders that look them up by name.
 #include <gshmem/types.h>
 
+#include <cstdio>
+
 #define NVSHMEM_HOST_FN extern "C" GSHMEM_EXPORT
 #include <gshmem/compat/nvshmem.h>
 
@@ -23,3 +25,31 @@ NVSHMEM_HOST_FN int nvshmemx_collective_launch_query_gridsize(const void* func, 
   return gshmemx_collective_launch_query_gridsize(func, block, args, shared_bytes, gridsize);
 }
 #endif
+
+// Names that NVIDIA's libnvshmem_device.a calls. Libraries have it linked in: PyTorch's
+// libtorch_nvshmem.so, which every `import torch` loads. They load with these, and may make calls
+// of the host. Their kernels know another device state, so the init that gives them theirs fails.
+extern "C" {
+struct GshmemLibraryVersion {
+  int major, minor, patch;
+};
+
+extern GSHMEM_EXPORT const int nvshmem_selected_device_transport;
+const int nvshmem_selected_device_transport = 0;
+
+GSHMEM_EXPORT int nvshmemid_init_status(void) { return gshmemx_init_status(); }
+
+GSHMEM_EXPORT int nvshmemid_hostlib_init_attr(int, int*, unsigned int, void*,
+                                              GshmemLibraryVersion device,
+                                              void (*)(void**, void**)) {
+  std::fprintf(
+      stderr,
+      "gshmem: this program has device code of NVIDIA's NVSHMEM %d.%d.%d linked in, which "
+      "gshmem cannot serve: compile it with gshmem's headers; for PyTorch, use the backend "
+      "GSHMEM of gshmem.torch\n",
+      device.major, device.minor, device.patch);
+  return GSHMEMX_ERROR_NOT_SUPPORTED;
+}
+
+GSHMEM_EXPORT void nvshmemid_hostlib_finalize(void*, void*) {}
+}
