@@ -72,6 +72,9 @@ def without_links(tree):
     """Each library under its SONAME alone; the links to it become linker scripts, or go."""
     soname = {}
     links = sorted(path for path in tree.rglob("*") if path.is_symlink())
+    for path in [path for path in links if not path.exists() or not is_elf(path)]:
+        path.unlink()  # another name of a device library, which would take 24 MB once more
+        links.remove(path)
     for target in {path.resolve() for path in links}:
         said = subprocess.run(["readelf", "-d", target], check=True, capture_output=True, text=True).stdout
         soname[target] = re.search(r"\(SONAME\).*\[(.*)\]", said).group(1)

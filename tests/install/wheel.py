@@ -97,6 +97,11 @@ assert folder == gshmem.get_nvshmem_home() / 'lib'
 library = ctypes.CDLL('libnvshmem_host.so.3')
 gshmem.init()
 assert library.nvshmem_n_pes() == gshmem.n_pes() == 1
+assert library.nvshmemid_init_status() == library.nvshmemx_init_status()
+# Device code of NVIDIA's, which is version 3.7.2 here.
+class Version(ctypes.Structure):
+    _fields_ = [(part, ctypes.c_int) for part in ('major', 'minor', 'patch')]
+assert library.nvshmemid_hostlib_init_attr(0, None, 0, None, Version(3, 7, 2), None) != 0
 assert (gshmem.get_include() / 'gshmem' / 'gshmem.h').exists() and (gshmem.get_cmake_dir() / 'gshmem-config.cmake').exists()
 maps = open('/proc/self/maps').read()
 assert {str(package)!r} in maps and {str(build / 'lib')!r} not in maps
@@ -113,6 +118,8 @@ for name in ("torch", "nvshmem"):
         print(f"not tried: no {name}")
 if importlib.util.find_spec("torch"):
     os.environ["XDG_CACHE_HOME"] = str(work / "cache")  # kept: it is compiled once
+    # torch has a library that NVIDIA's device code is linked into.
+    run(python, "-c", "import gshmem; gshmem.use_as_nvshmem(); import torch")
     print(f"torch's backend: {run(python, '-m', 'gshmem.torch').strip()}")
     for pes in (2, 3):
         store = work / "store"
@@ -123,5 +130,7 @@ home = run(python, "-c", "import gshmem; print(gshmem.get_nvshmem_home())").stri
 if importlib.util.find_spec("nvshmem"):
     done = subprocess.run([python, programs.parent / "for_nvshmem" / "host_api.py", "cpu", f"{home}/lib"], check=False)
     assert done.returncode in (0, 77), "nvshmem4py does not run"
+    done = subprocess.run([python, programs.parent / "for_nvshmem" / "find_device.py", home], check=False)
+    assert done.returncode in (0, 77), "device libraries are not found"
 run(sys.executable, "-m", "pip", "--python", python, "uninstall", "--yes", "gshmem")
 assert not package.exists(), f"{package} is left"
