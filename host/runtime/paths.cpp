@@ -9,6 +9,7 @@
 #include <bit>
 #include <cstring>
 #include <set>
+#include <string_view>
 
 namespace gshmem {
 
@@ -157,11 +158,12 @@ std::string Paths::why_not(int pe) const {
 
 Paths::LinkAtomics Paths::link_atomics() const {
   // For tests, which have no such GPUs: all GPUs count as such, and the PEs of CPU mode, too.
-  const bool pretend = env_lookup("GSHMEM_TEST_NO_NATIVE_ATOMICS") != nullptr;
+  const char* const pretend = env_lookup("GSHMEM_TEST_NO_NATIVE_ATOMICS");
   LinkAtomics least = LinkAtomics::kNative;
   for (int pe = 0; pe < state_.n_pes; ++pe) {
     if (pe == state_.my_pe || !is_mapped(pe)) continue;
-    if (pretend) return LinkAtomics::kNone;
+    if (pretend != nullptr)
+      return std::string_view(pretend) == "unknown" ? LinkAtomics::kUnknown : LinkAtomics::kNone;
     const auto at = static_cast<std::size_t>(pe);
     // NVLink between hosts supports them.
     if (!gpu_ || group().node_of[at] != group().node) continue;

@@ -128,6 +128,33 @@ TEST_CASE("uid_missing_rank_is_named_to_ranks_that_joined", "[uid]") {
         }) == "");
 }
 
+TEST_CASE("uid_timeouts_name_addresses_interfaces_and_the_variable", "[uid]") {
+  const auto expect_texts = [](const std::vector<std::string>& texts, const auto& call) {
+    try {
+      (void)call();
+      FAIL("a rank is missing");
+    } catch (const Error& error) {
+      CHECK(error.code() == GSHMEMX_ERROR_TIMEOUT);
+      for (const std::string& text : texts) CHECK_THAT(error.what(), Catch::Contains(text));
+    }
+  };
+  gshmemx_uniqueid id;
+  bootstrap::make_uniqueid(&id, uid_config(0.3));
+  const net::Endpoint root = bootstrap::decode_uniqueid(id).value().roots.front().endpoint;
+  expect_texts({"rank 1 did not take part", "listens at " + net::endpoint_text(root),
+                "set GSHMEM_UID_INTERFACE where the unique id is made"},
+               [&] { return bootstrap::create_uid(id, 0, 2, uid_config(0.3)); });
+  const std::string address = free_address();
+  expect_texts({"rank 1 did not take part", "listens at " + address + " (GSHMEM_UID_ADDRESS)",
+                "this host has ", "lo 127.0.0.1"},
+               [&] { return bootstrap::create(address_config(address, 0, 2, 0.3)); });
+  const std::string nobody = free_address();
+  expect_texts(
+      {"no root service at " + nobody + ": Connection refused for 0.3 s", "this host has ",
+       "lo 127.0.0.1", "GSHMEM_UID_ADDRESS has to be an address of rank 0 that it reaches"},
+      [&] { return bootstrap::create(address_config(nobody, 1, 2, 0.3)); });
+}
+
 TEST_CASE("uid_root_that_no_rank_joins_ends", "[uid]") {
   const auto start = [](double alone) {
     std::vector<net::Listener> listeners;

@@ -5,6 +5,7 @@
 
 #include <sys/stat.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <map>
@@ -110,7 +111,10 @@ TEST_CASE("uid_rank_with_another_secret_is_refused", "[uid]") {
 }
 
 TEST_CASE("uid_other_users_of_the_host_do_not_join_without_a_secret", "[uid]") {
-  if (geteuid() != 0) return;  // only root can be another user
+  if (geteuid() != 0) {
+    std::puts("skipped: only root can be another user");
+    return;
+  }
   const Config config = address_config(free_address(), 0, 2, kSeconds);
   const net::Endpoint root = net::resolve(config.uid_address, AddressFamily::kIpv4).front();
   IdChannel refused;

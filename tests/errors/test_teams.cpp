@@ -73,6 +73,28 @@ TEST_CASE("a_member_that_dies_inside_a_sync_by_the_network_ends_it_on_all_others
   }
 }
 
+TEST_CASE("no_survivor_of_a_death_can_split_a_team_over_the_network") {
+  for (const Leg& leg : process_legs({"soft", "ofi"})) {
+    const auto outcomes = spmd::in_children(3, environment_of(leg, {}), [&](int rank) {
+      const Runtime runtime;
+      gshmem_barrier_all();
+      if (rank == kVictim) (void)raise(SIGKILL);
+      while (gshmem_team_sync(GSHMEM_TEAM_WORLD) == 0) {
+      }
+      gshmem_team_t survivors = GSHMEM_TEAM_INVALID;
+      const int status =
+          gshmem_team_split_strided(GSHMEM_TEAM_WORLD, 0, 2, 2, nullptr, 0, &survivors);
+      std::printf("split: %s, %s\n", status == 0 ? "good" : "refused",
+                  survivors == GSHMEM_TEAM_INVALID ? "no team" : "a team");
+    });
+    for (int rank = 0; rank < 3; ++rank) {
+      const spmd::Outcome& outcome = outcomes[static_cast<std::size_t>(rank)];
+      INFO(leg.name() << ", PE " << rank << ": " << outcome.output);
+      if (rank != kVictim) CHECK(spmd::contains(outcome.output, "split: refused, no team\n"));
+    }
+  }
+}
+
 TEST_CASE("a_member_that_dies_inside_a_sync_in_rounds_ends_it_on_all_others") {
   for (Leg leg : process_legs({"soft"})) {
     kill_a_member(leg, 10, sync_team);

@@ -49,19 +49,24 @@ class Intruder {
                                       FI_READ | FI_WRITE | FI_SEND);
     std::memcpy(bytes_.data(), "INTRUDER", 8);
   }
-  /// Uses the keys that PEs of an earlier version had, which began at 0x6000.
+  /// Uses keys that can be predicted if they are counted: from 0, from 0x6000 as in an earlier
+  /// version, or as in this process, whose memory has such a key, too.
   int read_and_write() {
     int well = 0;
-    for (std::uint64_t key = 0x6000; key < 0x6004; ++key) {
-      well += end([&](ofi::Context& context) {
-        return fi_read(fabric_.endpoint(), bytes_.data() + 512, 8, memory_.descriptor,
-                       fabric_.peer(0), 0, key, &context);
-      });
-      well += end([&](ofi::Context& context) {
-        return fi_write(fabric_.endpoint(), bytes_.data(), 8, memory_.descriptor, fabric_.peer(0),
-                        0, key, &context);
-      });
+    for (const std::uint64_t base : {std::uint64_t{0}, std::uint64_t{0x6000}, memory_.key - 4}) {
+      for (std::uint64_t key = base; key < base + 8; ++key) well += try_key(key);
     }
+    return well;
+  }
+  int try_key(std::uint64_t key) {
+    int well = end([&](ofi::Context& context) {
+      return fi_read(fabric_.endpoint(), bytes_.data() + 512, 8, memory_.descriptor,
+                     fabric_.peer(0), 0, key, &context);
+    });
+    well += end([&](ofi::Context& context) {
+      return fi_write(fabric_.endpoint(), bytes_.data(), 8, memory_.descriptor, fabric_.peer(0), 0,
+                      key, &context);
+    });
     return well;
   }
   /// Sends a message in the name of PE 1: add 1 to a word of PE 0 or 1. This process gets no

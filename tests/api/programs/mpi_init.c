@@ -19,6 +19,12 @@ int main(int argc, char** argv) {
   if (nvshmem_my_pe() != rank || nvshmem_n_pes() != nranks) return 1;
   if (nvshmemx_init_status() < NVSHMEM_STATUS_IS_INITIALIZED) return 1;
 
+  /* A second init is of the same job, or an error. */
+  mpi_comm = MPI_COMM_SELF;
+  if (nranks > 1 &&
+      nvshmemx_init_attr(NVSHMEMX_INIT_WITH_MPI_COMM, &attr) != NVSHMEMX_ERROR_INVALID_VALUE)
+    return 1;
+
   value = (int*)nvshmem_malloc(sizeof(int));
   all = (int*)nvshmem_calloc((size_t)nranks, sizeof(int));
   nvshmem_int_p(value, 10 * rank, rank);

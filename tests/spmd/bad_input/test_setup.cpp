@@ -250,6 +250,33 @@ TEST_CASE("failed_init_under_report_can_be_followed_by_a_good_one") {
   CHECK(contains(outcome.output, "state 2, fault 0"));
 }
 
+TEST_CASE("file_of_the_log_that_cannot_be_written_is_named_by_the_variable_that_the_user_has_set") {
+  const std::string file = "/no/such/folder/log";
+  expect_status(init_with({{"GSHMEM_LOG_FILE", file}}), GSHMEMX_ERROR_CONFIG,
+                {"GSHMEM_LOG_FILE=\"" + file + "\": ", "No such file or directory"});
+  // NVSHMEM goes on without it.
+  const Outcome outcome = init_with({{"NVSHMEM_DEBUG_FILE", file}});
+  INFO(outcome.output);
+  CHECK(contains(outcome.output, "status 0\n"));
+  CHECK(contains(outcome.output, file + "): No such file or directory; messages go to stderr"));
+  CHECK(contains(outcome.output, "(GSHMEM_LOG_FILE is set by NVSHMEM_DEBUG_FILE)"));
+}
+
+TEST_CASE("a_second_init_that_asks_for_another_gpu_fails_and_names_both") {
+  require_gpu();
+  const Outcome outcome = in_child(quick({{"GSHMEM_DEVICE", "cuda"}}), [] {
+    gshmemx_init_attr_t attr = GSHMEMX_INIT_ATTR_INITIALIZER;
+    for (const int gpu : {0, 7}) {
+      attr.args.cuda_device_id = gpu;
+      std::printf("status %d\n", gshmemx_init_attr(GSHMEMX_INIT_DEFAULT, &attr));
+    }
+  });
+  INFO(outcome.output);
+  CHECK(contains(outcome.output, "status 0\n"));
+  CHECK(contains(outcome.output, "status " + std::to_string(GSHMEMX_ERROR_INVALID_VALUE)));
+  CHECK(contains(outcome.output, "this PE has GPU 0, and a second init asks for GPU 7"));
+}
+
 TEST_CASE("part_of_the_program_with_other_headers_fails_init_while_it_is_loaded") {
   const Outcome outcome = in_child(quick(), [] {
     gshmemi_unit unit{[](const void*, unsigned long) { return 0; }, sizeof(abi::DeviceState),
@@ -380,6 +407,26 @@ TEST_CASE("a_network_for_atomics_only_may_be_missing_unless_requested") {
       CHECK(contains(output, "WARN: GPUs of this job map each other without native atomics") ==
             (may_lack && pe == 0));
     }
+  }
+}
+
+TEST_CASE("links_of_which_nothing_says_whether_they_have_atomics_are_a_warning_of_pe_0") {
+  if (kUnderTsan) skip("TSan does not see what orders two processes");
+  const auto outcomes = in_children(
+      2, quick({{"GSHMEM_NIC", "soft"}, {"GSHMEM_TEST_NO_NATIVE_ATOMICS", "unknown"}}), [](int) {
+        const Runtime runtime;
+        SymmetricArray<std::uint64_t> word(1);
+        gshmem_uint64_atomic_inc(word.data(), 1 - runtime.my_pe());
+        gshmem_barrier_all();
+        std::printf("word %lu\n", gshmem_uint64_g(word.data(), runtime.my_pe()));
+      });
+  for (std::size_t pe = 0; pe < 2; ++pe) {
+    const std::string& output = outcomes[pe].output;
+    INFO("PE " << pe << ": " << output);
+    CHECK(contains(output, "word 1\n"));
+    CHECK(contains(output,
+                   "WARN: GPUs of this job map each other by links of which neither CUDA "
+                   "nor NVML says whether they have native atomics") == (pe == 0));
   }
 }
 

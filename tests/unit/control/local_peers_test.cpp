@@ -301,7 +301,10 @@ TEST_CASE("messages_of_strangers_are_dropped_with_all_descriptors") {
             flood(message_of(contacts[0].name, 1, "x"));     // a name that all users can read
             flood(message_of(contacts[0].word, 1, "x", 1));  // an epoch that has not begun
             std::thread([&] {
-              if (geteuid() != 0) return;
+              if (geteuid() != 0) {
+                std::puts("skipped: only root can be another user");
+                return;
+              }
               check_errno(::syscall(SYS_setresuid, 65534, 65534, 65534), "setresuid");
               flood(message_of(contacts[0].word, 1, "x"));
             }).join();
