@@ -1,7 +1,7 @@
 // gshmem-info --gdr-proof, as its users run it, on machines that are seeded with one trouble each.
-// proofs/NAME.case describes one by the lines of a TestMachine, and by lines of GSHNIC_COSTS for
-// what the trouble does to the figures. NAME is the row of troubles.def that has to be named, or it
-// begins with "sound" or "unknown".
+// proofs/NAME.case describes one by the lines of a TestMachine, by lines of GSHNIC_COSTS for what
+// the trouble does to the figures, and by limits of the process (ulimit). NAME is the row of
+// troubles.def that has to be named, or it begins with "sound" or "unknown".
 #include "host/tools/doctor/doctor.h"
 #include "host/tools/proof/judge.h"
 #include "host/tools/proof/measure.h"
@@ -30,7 +30,7 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 struct Case {
-  std::string tree, costs;
+  std::string tree, costs, shell;
 };
 
 void read_case(const fs::path& file, Case& into) {
@@ -41,6 +41,13 @@ void read_case(const fs::path& file, Case& into) {
       read_case(file.parent_path() / ("base." + line.substr(5)), into);
     } else if (line.starts_with("costs ")) {
       into.costs += line.substr(6) + "\n";
+    } else if (line.starts_with("ulimit ")) {
+      into.shell += line + "; ";
+    } else if (line.starts_with("without ")) {  // a file of the base
+      const std::string file_line = "file " + line.substr(8) + "\n";
+      const std::size_t at = into.tree.find(file_line);
+      REQUIRE(at != std::string::npos);
+      into.tree.erase(at, file_line.size());
     } else {
       into.tree += line + "\n";
     }
@@ -74,7 +81,8 @@ Ran prove_case(const std::string& name, const std::string& options,
   const fs::path costs = test.machine.root / "costs";
   std::ofstream(costs) << seeded.costs;
   // The GPUs of this machine are not those of the tree.
-  return run("CUDA_VISIBLE_DEVICES= GSHMEM_DEVICE=cpu GSHMEM_NIC=soft GSHMEM_TEST_ROOT=" +
+  return run(seeded.shell +
+             "CUDA_VISIBLE_DEVICES= GSHMEM_DEVICE=cpu GSHMEM_NIC=soft GSHMEM_TEST_ROOT=" +
              test.machine.root.string() + " GSHNIC_COSTS=" + costs.string() + " " + variables +
              GSHMEM_INFO_PROGRAM " --gdr-proof --largest 1 " + options);
 }
