@@ -52,7 +52,8 @@ GSHMEM_FN T* peer_address(const State& state, T* p, int pe) {
 }
 
 /// Returns the row of [offset, offset + bytes), relative to the heap's first byte, if that is
-/// registered memory of the program; otherwise null. Pairs with RegisteredMemory::publish.
+/// registered memory of the program or a part by which the heap has grown; otherwise null. Pairs
+/// with RegisteredMemory::publish.
 GSHMEM_FN const abi::RegisteredRange* search_registered(const State& state, std::uint64_t offset,
                                                         std::uint64_t bytes) {
   if (!state.registered || offset < state.heap_bytes ||

@@ -75,8 +75,9 @@ enum class AmoPath : std::uint32_t {
 
 inline constexpr std::uint32_t kAllPesFlat = 1u << 31;  ///< a bit of DeviceState::all_pes
 
-/// Registered memory of the program that is symmetric (gshmemx_buffer_register_symmetric), by
-/// offsets from DeviceState::heap. It is beyond the heap, at the same offset for every PE.
+/// Registered memory of the program that is symmetric (gshmemx_buffer_register_symmetric), or a
+/// part by which the heap has grown, by offsets from DeviceState::heap. It is beyond the heap, at
+/// the same offset for every PE.
 struct RegisteredRange {
   std::uint64_t begin;  ///< 0: no row was ever used from here on
   std::uint64_t end;    ///< 0: no longer registered
