@@ -6,7 +6,20 @@
 
 #include <torch/library.h>
 
+#include <functional>
 #include <string_view>
+
+// Torch's maker of allocators for its pools of CUDA memory, without CUDA's headers. A torch without
+// CUDA does not have it.
+struct CUstream_st;
+namespace c10::cuda::CUDACachingAllocator {
+class CUDAAllocator;
+}
+namespace torch::cuda::CUDAPluggableAllocator {
+__attribute__((weak)) std::shared_ptr<c10::cuda::CUDACachingAllocator::CUDAAllocator>
+createCustomAllocator(std::function<void*(std::size_t, int, CUstream_st*)> take,
+                      std::function<void(void*, std::size_t, int, CUstream_st*)> give);
+}
 
 namespace gshmem_torch {
 namespace {
@@ -306,6 +319,22 @@ void reserve(std::int64_t bytes) {
   Pool::get().reserve(static_cast<std::size_t>(bytes));
 }
 
+/// Lets symm_mem.get_mempool_allocator() take memory of the backend that is chosen. That of
+/// torch 2.9 refuses backends but NVSHMEM. An allocator begins with its base class, c10::Allocator.
+void register_mempool_allocator() {
+  if (!torch::cuda::CUDAPluggableAllocator::createCustomAllocator) return;
+  const auto allocator = torch::cuda::CUDAPluggableAllocator::createCustomAllocator(
+      [](std::size_t bytes, int device, CUstream_st*) {
+        return symm::get_allocator(c10::DeviceType::CUDA)->alloc(bytes, device, std::nullopt);
+      },
+      [](void* ptr, std::size_t, int, CUstream_st*) {
+        symm::get_allocator(c10::DeviceType::CUDA)->free(ptr);
+      });
+  auto* base = reinterpret_cast<c10::Allocator*>(allocator.get());
+  symm::register_mempool_allocator(c10::DeviceType::CUDA,
+                                   std::shared_ptr<c10::Allocator>(allocator, base));
+}
+
 }  // namespace
 
 // A tensor's device is no other dispatch key: the calls are the same ones.
@@ -349,4 +378,5 @@ extern "C" __attribute__((visibility("default"))) void gshmem_torch_register(
   c10d::symmetric_memory::register_availability(
       "GSHMEM", c10::intrusive_ptr<c10d::symmetric_memory::SymmetricMemoryAllocator>::reclaim_copy(
                     &allocator));
+  if (cuda) gshmem_torch::register_mempool_allocator();
 }
