@@ -22,4 +22,13 @@ from ._paths import (
     get_cmake_dir, get_device_library_dir, get_include, get_library_dir, get_nvshmem_home, get_prefix, use_as_nvshmem)
 from ._teams import NODE, SHARED, WORLD, Team
 
-__all__ = [name for name in dir() if not name.startswith("_")]
+# Type checkers read this list, so it is written out.
+__all__ = [
+    "ADD", "EQ", "Error", "GE", "GT", "LE", "LT", "NE", "NODE", "SET", "SHARED", "SymmetricArray", "Team",
+    "WORLD", "alltoall", "atomic_add", "atomic_and", "atomic_compare_swap", "atomic_fetch", "atomic_fetch_add",
+    "atomic_or", "atomic_set", "atomic_swap", "atomic_xor", "barrier_all", "broadcast", "check_fault", "empty",
+    "fcollect", "fence", "finalize", "get", "get_cmake_dir", "get_device_library_dir", "get_include",
+    "get_library_dir", "get_nvshmem_home", "get_prefix", "get_uniqueid", "global_exit", "init", "is_initialized",
+    "my_pe", "n_pes", "put", "put_signal", "quiet", "reduce", "reducescatter", "signal_fetch", "signal_op",
+    "signal_wait", "sync_all", "use_as_nvshmem", "version", "zeros",
+]

@@ -1,6 +1,7 @@
 """A PE of a job over the Python package: every kind of call, and what it raises. `python -m gshmem -n N job.py`."""
 import array
 import sys
+import types
 
 import gshmem as g
 
@@ -23,6 +24,8 @@ def all_equal(array, want):
     g.barrier_all()  # the next call writes it
 
 
+public = {name for name, what in vars(g).items() if name[0] != "_" and not isinstance(what, types.ModuleType)}
+assert set(g.__all__) == public, set(g.__all__) ^ public
 raises(g.Error, "gshmem.init()", g.my_pe)
 raises(ValueError, "passed together", lambda: g.init(rank=0))
 g.init(heap=64 << 20)
