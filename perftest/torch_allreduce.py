@@ -9,6 +9,7 @@ cell is the median. Without a GPU, or with GSHMEM_DEVICE=cpu, it compares gloo a
 the package gshmem.
 """
 import argparse
+import importlib
 import json
 import os
 import statistics
@@ -67,8 +68,7 @@ def job(arguments):
     dist.init_process_group("nccl" if device == "cuda" else "gloo")
     world = dist.group.WORLD.group_name
     if arguments.backend == "GSHMEM":
-        import gshmem.torch
-        del gshmem
+        importlib.import_module("gshmem.torch")
     dtype = getattr(torch, arguments.dtype)
     results = {}
 
