@@ -10,7 +10,7 @@ import functools
 import math
 from typing import Any, NamedTuple, Optional, Sequence, Union
 
-from ._library import Error, function, raise_fault, require
+from ._library import Error, check, function, raise_fault, require
 
 
 class DType(NamedTuple):
@@ -343,3 +343,42 @@ def empty(shape: Union[int, Sequence[int]], dtype: Any = "float32") -> Symmetric
 def zeros(shape: Union[int, Sequence[int]], dtype: Any = "float32") -> SymmetricArray:
     """Collective: as empty(), filled with zeros."""
     return _allocate(shape, dtype, zero=True)
+
+
+class Registration:
+    """Ordinary memory that this PE's NICs access themselves: of register(). It keeps the array, so its memory stays."""
+
+    def __init__(self, memory: Memory):
+        self._memory: Optional[Memory] = memory
+        self._job: int = _job
+
+    def release(self) -> None:
+        """Completes transfers of this PE, then ends the registration. Wait for those on streams before.
+
+        The end of a `with` block does the same. After that, and after finalize(), nothing is left to do.
+        """
+        memory, self._memory = self._memory, None
+        if memory is None or self._job != _job:
+            return
+        function("gshmem_quiet", None)()
+        check(function("gshmemx_buffer_unregister", ctypes.c_int, ctypes.c_void_p)(memory.address), "release")
+
+    def __enter__(self) -> "Registration":
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.release()
+
+
+def register(array: Any) -> Registration:
+    """Local: makes transfers from and to ordinary memory as fast over a network as those of symmetric arrays.
+
+    Register once what is used often. No byte of the array may be registered already.
+    """
+    require()
+    memory = memory_of(array)
+    if isinstance(array, SymmetricArray):
+        raise ValueError("a symmetric array needs no registration")
+    status = function("gshmemx_buffer_register", ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t)(memory.address, memory.nbytes)
+    check(status, "register")
+    return Registration(memory)
