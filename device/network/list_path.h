@@ -1,7 +1,8 @@
 // The network path of lists of pieces: WRITEs or READs of many pieces with one doorbell. A batch is
-// a reservation of one entry for each piece. Pieces that one entry between heaps cannot move take
-// the general path (network_path.h). Included by device/ops/pieces.h. Invariant: all entries of a
-// list with a signal are in one queue, and the signal after them.
+// a reservation of one entry for each piece. Pieces that one entry between heaps, or registered
+// local memory and a heap, cannot move take the general path (network_path.h). Included by
+// device/ops/pieces.h. Invariant: all entries of a list with a signal are in one queue, and the
+// signal after them.
 #pragma once
 
 #include <gshmem/types.h>
@@ -33,10 +34,12 @@ namespace nic {
 /// call.
 inline constexpr std::uint32_t kMostInBatch = 64, kMostInSharedBatch = 16;
 
-/// The pieces of a batch: the entries of a Posting (post.h), which write_batch() writes.
+/// The pieces of a batch: the entries of a Posting (post.h), which write_batch() writes. The local
+/// sides of all are in the heap, or in one range of registered local memory.
 struct PieceBatch {
   const Piece* list;
   std::uint32_t count;
+  const Be32* keys;  ///< of that range; null: the heap
   GSHMEM_FN std::uint32_t entries() const { return count; }
   GSHMEM_FN std::uint32_t last() const { return count - 1; }
 };
@@ -46,8 +49,10 @@ struct ListWork {
   const ListCall* call;
   std::size_t at, end;
   std::uint32_t index;
-  std::uint32_t most;  ///< pieces of a batch
-  bool strayed;        ///< a piece has taken the general path, perhaps by another queue
+  std::uint32_t most;     ///< pieces of a batch
+  bool strayed;           ///< a piece has taken the general path, perhaps by another queue
+  const Be32* keys;       ///< of the next batch, as in PieceBatch
+  abi::LocalRange range;  ///< the last one that was found
 };
 
 GSHMEM_FN const void* remote_of(const ListCall& call, const Piece& piece) {
@@ -57,19 +62,45 @@ GSHMEM_FN const void* local_of(const ListCall& call, const Piece& piece) {
   return call.is_put ? piece.source : piece.dest;
 }
 
-/// Is the piece one entry between heaps?
+/// Is the piece one entry, if its local side has a key?
 GSHMEM_FN bool is_entry(const ListCall& call, const Piece& piece) {
   const State& state = *call.state;
-  return is_short(state, local_of(call, piece), piece.bytes) &&
+  return piece.bytes - 1 < state.nic.max_message &&
          heap_offset(state, remote_of(call, piece)) < state.heap_bytes &&
          (call.is_put || !(state.nic.flags & abi::kNicReadNeedsDump));
 }
+/// Is its local side in the memory of the next batch?
+GSHMEM_FN bool is_in_batch(const ListWork& work, const Piece& piece) {
+  const ListCall& call = *work.call;
+  const void* const local = local_of(call, piece);
+  if (!work.keys) return in_heap(*call.state, local, piece.bytes);
+  const std::uint64_t at = reinterpret_cast<std::uint64_t>(local) - work.range.begin,
+                      size = work.range.end - work.range.begin;
+  return (at < size) & (piece.bytes <= size - at);
+}
+/// Finds the memory of the next batch, that of the next piece. The table of ranges, which is in
+/// host memory, is not read for each piece.
+GSHMEM_OUTLINE void find_memory(ListWork& work) {
+  const ListCall& call = *work.call;
+  const Piece& piece = call.list[work.at];
+  work.keys = nullptr;
+  if (is_in_batch(work, piece)) return;
+  work.keys = work.range.keys;
+  if (!work.keys || !is_in_batch(work, piece))
+    work.range = local_range(*call.state, local_of(call, piece), piece.bytes);
+  work.keys = work.range.keys;
+  // A READ to it may need a DUMP (transfer.h, make_dump).
+  if (!call.is_put && (call.state->nic.traits & abi::QueueTraits::kGpuMemory)) work.keys = nullptr;
+}
 /// Returns the number of pieces, from the next one on, that are a batch.
-GSHMEM_OUTLINE std::uint32_t batch_of(const ListWork& work) {
+GSHMEM_OUTLINE std::uint32_t batch_of(ListWork& work) {
   std::uint32_t count = 0;
+  if (!is_entry(*work.call, work.call->list[work.at])) return count;
+  find_memory(work);
   GSHMEM_NO_UNROLL
   while (count < work.most && work.at + count < work.end &&
-         is_entry(*work.call, work.call->list[work.at + count]))
+         is_entry(*work.call, work.call->list[work.at + count]) &&
+         is_in_batch(work, work.call->list[work.at + count]))
     ++count;
   return count;
 }
@@ -88,6 +119,9 @@ GSHMEM_OUTLINE bool write_batch(const ListCall& call, PostingOf<PieceBatch>& pos
   const std::uint32_t count = posting.entries.count;
   const std::uint32_t begin = own_entry(posting.entries, posting.group, posting.first);
   const Opcode opcode = call.is_put ? Opcode::kRdmaWrite : Opcode::kRdmaRead;
+  const Be32* const keys = posting.entries.keys;
+  const HeldKeys held{keys ? keys[posting.queue.nic()] : posting.queue.local_key(),
+                      posting.queue.remote_key()};
   GSHMEM_NO_UNROLL
   for (std::uint32_t i = 0; i < count; ++i) {
     const Piece& piece = posting.entries.list[i];
@@ -96,7 +130,7 @@ GSHMEM_OUTLINE bool write_batch(const ListCall& call, PostingOf<PieceBatch>& pos
                      posting.queue.number(), 0, i + 1 == count ? own_flags(posting.group) : 0);
     transfer_entry(opcode, posting.offset(remote_of(call, piece)),
                    posting.offset(local_of(call, piece)), static_cast<std::uint32_t>(piece.bytes))
-        .fill(store, posting.queue);
+        .fill(store, held);
   }
   posting.group.sync();
   if (!posting.group.first()) return false;
@@ -108,7 +142,7 @@ GSHMEM_OUTLINE bool write_batch(const ListCall& call, PostingOf<PieceBatch>& pos
 /// Posts the next `count` pieces. Returns false if that failed, which is then recorded as a fault.
 GSHMEM_OUTLINE bool post_batch(const ListWork& work, std::uint32_t count) {
   PostingOf<PieceBatch> posting;
-  posting.entries = {work.call->list + work.at, count};
+  posting.entries = {work.call->list + work.at, count, work.keys};
   post_by(posting, *work.call->state, work.index);
   begin_wait(posting, work.call->name);
   posting.group = !work.call->has_signal && is_shared<Sharing::kWarp>(posting.traits(), count)
@@ -188,7 +222,9 @@ GSHMEM_OUTLINE void post_list(Coop coop, const ListCall& call) {
                 call.count - first < share ? call.count : first + share,
                 queue_index(*call.state, call.pe, call.has_signal ? Rail::kFirst : Rail::kAny),
                 most < room ? most : room,
-                false};
+                false,
+                nullptr,
+                {}};
   post_pieces(work);
 }
 

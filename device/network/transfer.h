@@ -325,7 +325,7 @@ GSHMEM_OUTLINE bool find_local(Request& request) {
   if (in_heap(state, request.local, request.bytes) ||
       is_registered(state, heap_offset(state, request.local), request.bytes))
     return true;
-  request.keys = local_keys(state, request.local, request.bytes);
+  request.keys = local_range(state, request.local, request.bytes).keys;
   return request.keys != nullptr;
 }
 

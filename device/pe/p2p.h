@@ -72,19 +72,21 @@ GSHMEM_FN const abi::RegisteredRange* search_registered(const State& state, std:
 GSHMEM_OUTLINE bool is_registered(const State& state, std::uint64_t offset, std::uint64_t bytes) {
   return search_registered(state, offset, bytes) != nullptr;
 }
-/// Returns the keys of the local memory [p, p + bytes), by QueueView::nic, if it is registered;
-/// otherwise null. Pairs with LocalRanges::publish.
-GSHMEM_OUTLINE const abi::Be32* local_keys(const State& state, const void* p, std::uint64_t bytes) {
-  if (!state.local) return nullptr;
+/// Returns the registered local memory that contains [p, p + bytes). Its keys are null if there is
+/// none. Pairs with LocalRanges::publish.
+GSHMEM_OUTLINE abi::LocalRange local_range(const State& state, const void* p, std::uint64_t bytes) {
+  if (!state.local) return {};
   const auto at = reinterpret_cast<std::uint64_t>(p);
   GSHMEM_NO_UNROLL
   for (std::uint32_t i = 0; i < abi::kMaxLocal; ++i) {
-    const abi::LocalRange& range = state.local[i];
-    const std::uint64_t end = load_acquire(&range.end), begin = load_relaxed(&range.begin);
+    const abi::LocalRange& row = state.local[i];
+    const std::uint64_t end = load_acquire(&row.end), begin = load_relaxed(&row.begin);
     if (begin == 0) break;
-    if (at >= begin && at < end) return bytes <= end - at ? range.keys : nullptr;
+    if (at < begin || at >= end) continue;
+    if (bytes <= end - at) return {begin, end, row.keys};
+    break;
   }
-  return nullptr;
+  return {};
 }
 /// Is [p, p + bytes) in this PE's allocatable heap, or in registered memory?
 GSHMEM_FN bool is_symmetric(const State& state, const void* p, std::size_t bytes) {

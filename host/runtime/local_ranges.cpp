@@ -41,7 +41,7 @@ void LocalRanges::add(const char* call, const void* addr, std::size_t bytes) {
 }
 
 /// The end is stored last: a thread that finds the range finds all of it. Pairs with
-/// device::local_keys.
+/// device::local_range.
 void LocalRanges::publish(const char* call, Range& range, std::size_t bytes) {
   abi::LocalRange* const row =
       std::find_if(rows_, rows_ + abi::kMaxLocal, [](const auto& each) { return each.end == 0; });

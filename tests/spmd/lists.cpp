@@ -2,6 +2,7 @@
 // their pieces, and the signal of a list follows all of them.
 #include "tests/spmd/handles.h"
 #include "tests/spmd/stream.h"
+#include "tests/spmd/user_memory.h"
 
 #include <algorithm>
 #include <vector>
@@ -251,6 +252,32 @@ void test_in_kernels(Pe& pe, const Parts& parts, Scope scope, gshmem_ctx_t ctx =
   }
 }
 
+/// Makes all calls by groups of a kernel. The local sides are outside of the heap: some pieces are
+/// in one range that is registered, some in another one, and some in both or outside.
+void test_local_in_kernels(Pe& pe, const Parts& parts, Scope scope) {
+  ListMemory memory(pe, parts);
+  UserMemory user(pe, 1);
+  auto* const local = reinterpret_cast<std::uint8_t*>(user.data());
+  const std::size_t part = memory.side() / 3;
+  for (const std::size_t at : {std::size_t{0}, part})
+    SPMD_EQ(pe, gshmemx_buffer_register(local + at, part), 0);
+  SymmetricArray<gshmemx_piece_t> list(memory.count());
+  for (const ListOp op : kListOps) {
+    memory.begin(pe);
+    std::uint8_t* const source = gets(op) ? memory.source() : local;
+    std::uint8_t* const dest = gets(op) ? local : memory.dest();
+    user.write(0, gets(op) ? std::vector<std::uint8_t>(memory.side(), kOld)
+                           : ListMemory::bytes_of(pe, pe.me(), memory.side()));
+    list.write(memory.pieces(dest, source), pe.me());
+    pe.run(one_group(pe, scope), CallInKernel{},
+           ListArguments{op, scope, list.data(), memory.count(), memory.signal(), memory.calls(),
+                         source, dest, memory.expected_bytes(), memory.side(),
+                         gets(op) ? pe.previous() : pe.next(), GSHMEM_CTX_DEFAULT, Api::kCpp});
+    pe.barrier();
+  }
+  gshmemx_buffer_unregister_all();
+}
+
 /// A call of the C API by a host thread, or in a stream by so many blocks.
 void make_call(ListOp op, const std::vector<gshmemx_piece_t>& list, std::uint64_t* signal, int pe) {
   const gshmemx_piece_t* const p = list.data();
@@ -357,6 +384,10 @@ SPMD_TEST(lists_of_pieces_by_host_thread_move_their_bytes) {
     gshmem_quiet();
     check_call(pe, memory, op, signalled);
   }
+}
+
+SPMD_TEST(lists_of_pieces_in_registered_local_memory_move_their_bytes) {
+  for (const Scope scope : kScopes) test_local_in_kernels(pe, random_parts(pe.seed(), 60), scope);
 }
 
 SPMD_TEST(lists_of_pieces_outside_of_the_heap_move_their_bytes) {

@@ -49,7 +49,8 @@ struct Account {
   }
   /// Returns the key of the second NIC; 0: there is none.
   [[nodiscard]] std::uint32_t key(std::uintptr_t at, std::size_t bytes) const {
-    const abi::Be32* const keys = device::local_keys(state, reinterpret_cast<void*>(at), bytes);
+    const abi::Be32* const keys =
+        device::local_range(state, reinterpret_cast<void*>(at), bytes).keys;
     return keys ? keys[1].get() : 0;
   }
   std::map<const void*, std::size_t> registered;
