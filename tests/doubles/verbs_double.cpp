@@ -127,11 +127,13 @@ ibv_mr* reg_mr_iova2(ibv_pd*, void*, std::size_t bytes, std::uint64_t iova, unsi
   current->bytes.push_back(bytes);
   return mr;
 }
-ibv_mr* reg_dmabuf_mr(ibv_pd*, std::uint64_t, std::size_t, std::uint64_t, int, int) {
+ibv_mr* reg_dmabuf_mr(ibv_pd*, std::uint64_t at, std::size_t, std::uint64_t, int, int) {
+  current->begin.push_back(at);
   return make<ibv_mr>("ibv_reg_dmabuf_mr");
 }
-ibv_mr* reg_dmabuf_direct(ibv_pd*, std::uint64_t, std::size_t, std::uint64_t, int, int,
+ibv_mr* reg_dmabuf_direct(ibv_pd*, std::uint64_t at, std::size_t, std::uint64_t, int, int,
                           int mlx5_access) {
+  current->begin.push_back(at);
   current->direct_access = mlx5_access;
   return make<ibv_mr>("mlx5dv_reg_dmabuf_mr");
 }

@@ -65,6 +65,7 @@ struct FakeVerbs {
   int direct_access = 0;           ///< flags of mlx5dv_reg_dmabuf_mr
   std::vector<unsigned> access;    ///< access rights of regions, whose keys begin at 0x55
   std::vector<std::size_t> bytes;  ///< of regions
+  std::vector<std::size_t> begin;  ///< of regions in their dmabufs
   std::vector<std::pair<std::vector<std::uint16_t>, std::uint64_t>> watched;  ///< events, cookie
 
   /// Makes the device's port report an event.

@@ -46,6 +46,19 @@ TEST_CASE("heaps_are_registered_by_their_dmabuf") {
   CHECK_FALSE(GpuHeap::called("ibv_reg_mr_iova2"));
 }
 
+/// The double exports whole pages only, as CUDA does.
+TEST_CASE("local_memory_that_begins_in_a_page_is_registered_by_the_dmabuf_of_its_pages") {
+  GpuHeap heap(GENERATE("off", "on"));
+  auto* const allocation = static_cast<char*>(test::gpu_allocate(kBytes));
+  Region region{allocation + 4096 + 100, 5000, MemoryKind::kGpu, 0};
+  region.offset = reinterpret_cast<std::uintptr_t>(region.base);
+  region.local = true;
+  (void)heap.nic->register_memory(region);
+  CHECK(test::cuda_double().plain_dmabufs + test::cuda_double().pcie_dmabufs == 1);
+  CHECK(fake_verbs().begin == std::vector<std::size_t>{100});
+  CHECK_FALSE(GpuHeap::called("ibv_reg_mr_iova2"));
+}
+
 TEST_CASE("data_direct_has_a_mapping_and_a_call_of_its_own") {
   GpuHeap heap(GENERATE("on", "auto"));
   (void)heap.enter();
