@@ -15,10 +15,10 @@ using namespace gshmem;
 
 namespace {
 
-constexpr char kCall[] = "call";
+constexpr char kLocalCall[] = "call";
 
-struct Account {
-  explicit Account(bool has_network = true) {
+struct LocalAccount {
+  explicit LocalAccount(bool has_network = true) {
     if (!has_network) return;
     state.local = memory.open(
         {.count = 2,
@@ -34,7 +34,7 @@ struct Account {
         rows.data());
   }
   void add(std::uintptr_t at, std::size_t bytes) {
-    memory.add(kCall, reinterpret_cast<void*>(at), bytes);
+    memory.add(kLocalCall, reinterpret_cast<void*>(at), bytes);
   }
   [[nodiscard]] std::string error_of_add(std::uintptr_t at, std::size_t bytes) {
     try {
@@ -64,7 +64,7 @@ struct Account {
 }  // namespace
 
 TEST_CASE("local_memory_has_keys_from_its_first_to_its_last_byte") {
-  Account account;
+  LocalAccount account;
   CHECK(account.key(4096, 1) == 0);
   account.add(4096, 100);
   account.add(4196, 50);
@@ -88,7 +88,7 @@ TEST_CASE("local_memory_has_keys_from_its_first_to_its_last_byte") {
 }
 
 TEST_CASE("a_range_that_is_registered_again_gets_new_keys") {
-  Account account;
+  LocalAccount account;
   account.add(4096, 100);
   account.add(4096, 100);
   CHECK(account.key(4096, 100) == 1002);
@@ -102,7 +102,7 @@ TEST_CASE("a_range_that_is_registered_again_gets_new_keys") {
 }
 
 TEST_CASE("memory_that_a_nic_refuses_is_in_the_list_and_has_no_keys") {
-  Account account;
+  LocalAccount account;
   account.refused = 100;
   {
     test::StderrCapture log;
@@ -118,7 +118,7 @@ TEST_CASE("memory_that_a_nic_refuses_is_in_the_list_and_has_no_keys") {
 }
 
 TEST_CASE("local_memory_is_limited_where_a_network_needs_keys") {
-  Account account, mapped(false);
+  LocalAccount account, mapped(false);
   for (std::uint32_t i = 1; i <= abi::kMaxLocal; ++i) {
     account.add(4096 * i, 8);
     mapped.add(4096 * i, 8);
