@@ -7,7 +7,8 @@
 namespace gshmem::bootstrap {
 namespace {
 
-constexpr std::uint32_t kMagic = 0x47554932;  // "GUI2"
+// "GUI2" and "GUI3": ranks show their half of the secret, or prove to know it.
+constexpr std::uint32_t kShown = 0x47554932, kProved = 0x47554933;
 
 /// The header of an id. Addresses follow it, and the rest of the id is zero.
 struct Head {
@@ -37,7 +38,7 @@ void encode_uniqueid(const UniqueId& id, gshmemx_uniqueid* packed) {
   *packed = {};
   packed->version = kUniqueIdVersion;
   Head head{};
-  store(head.magic, htobe32(kMagic));
+  store(head.magic, htobe32(id.proved ? kProved : kShown));
   head.cookie = id.cookie;
   std::memcpy(packed->internal, &head, sizeof(head));
   std::size_t at = sizeof(head);
@@ -57,6 +58,9 @@ std::optional<UniqueId> decode_uniqueid(const gshmemx_uniqueid& packed) {
   Head head;
   std::memcpy(&head, packed.internal, sizeof(head));
   id.cookie = head.cookie;
+  std::uint32_t magic = 0;
+  std::memcpy(&magic, head.magic, sizeof(magic));
+  id.proved = be32toh(magic) == kProved;
   std::size_t at = sizeof(head);
   AddressHead wire;
   while (at + sizeof(wire) <= sizeof(packed.internal)) {

@@ -23,6 +23,8 @@ struct RootAddress {
 struct UniqueId {
   std::vector<RootAddress> roots;  ///< best first
   net::Cookie cookie{};            ///< secret that the ranks prove to know
+  /// By HMAC; false where the id was made without libcrypto: then each side shows its half.
+  bool proved = false;
   friend bool operator==(const UniqueId&, const UniqueId&) = default;
 };
 

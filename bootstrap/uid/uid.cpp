@@ -332,8 +332,9 @@ double alone_seconds(const Config& config) {
 
 namespace {
 
-net::Secret secret_of(const net::Cookie& cookie) {
-  return {.text = {reinterpret_cast<const char*>(cookie.data()), cookie.size()}, .shown = true};
+net::Secret secret_of(const UniqueId& id) {
+  return {.text = {reinterpret_cast<const char*>(id.cookie.data()), id.cookie.size()},
+          .shown = !id.proved};
 }
 
 std::string list_of(const std::vector<Endpoint>& endpoints) {
@@ -397,13 +398,14 @@ void make_uniqueid(gshmemx_uniqueid* id, const Config& config) {
   UniqueId unique;
   std::vector<Listener> listeners = listen_for(fitting, config, unique.roots);
   unique.cookie = net::random_cookie();
+  unique.proved = has_libcrypto();
   encode_uniqueid(unique, id);
   const UniqueId packed = decode_uniqueid(*id).value();  // the addresses that fitted into the id
   std::vector<Endpoint> endpoints;
   for (const RootAddress& root : packed.roots) endpoints.push_back(root.endpoint);
   RootRegistry::get().start_when_called(
       std::move(listeners),
-      {.secret = secret_of(unique.cookie),
+      {.secret = secret_of(unique),
        .where =
            "the root service listens at " + list_of(endpoints) +
            ": for ranks that reach none of these, set GSHMEM_UID_INTERFACE where the unique id "
@@ -422,7 +424,9 @@ std::unique_ptr<Bootstrap> create_uid(const gshmemx_uniqueid& id, int rank, int 
           strprintf("not a unique id of this library (version %d; make one with "
                     "gshmemx_get_uniqueid)",
                     id.version));
-  const net::Secret secret = secret_of(unique->cookie);
+  if (unique->proved)
+    require_libcrypto("the unique id was made where libcrypto is installed, so it");
+  const net::Secret secret = secret_of(*unique);
   const Entry entry{.roots = roots_for(*unique, config),
                     .secret = secret,
                     .rank = rank,
@@ -441,7 +445,7 @@ std::unique_ptr<Bootstrap> create_uid_from_address(const Config& config) {
                     "%d and %d",
                     rank, size));
   const std::string secret = read_secret(config);
-  if (!secret.empty()) require_libcrypto();
+  if (!secret.empty()) require_libcrypto("GSHMEM_UID_SECRET");
   Entry entry{.roots = net::resolve(config.uid_address, config.uid_family),
               .secret = secret.empty() ? kNoSecret : net::Secret{.text = secret},
               .rank = rank,

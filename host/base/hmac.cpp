@@ -2,6 +2,8 @@
 
 #include "host/base/dynamic_library.h"
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -13,30 +15,35 @@ struct Hash;  // EVP_MD, opaque
 /// Functions of openssl/hmac.h and openssl/evp.h, whose types do not differ between versions 1.1
 /// and 3.
 struct Libcrypto {
-  DynamicLibrary library;
-  const Hash* (*sha256)();
+  std::optional<DynamicLibrary> library;
+  std::string why_not;
+  const Hash* (*sha256)() = nullptr;
   unsigned char* (*hmac)(const Hash*, const void* key, int key_bytes, const unsigned char* message,
-                         std::size_t bytes, unsigned char* digest, unsigned* digest_bytes);
+                         std::size_t bytes, unsigned char* digest,
+                         unsigned* digest_bytes) = nullptr;
 };
 
 Libcrypto load() {
-  std::string tried;
+  Libcrypto crypto;
+  std::string& tried = crypto.why_not;
   for (const char* const soname : {"libcrypto.so.3", "libcrypto.so.1.1"}) {
     try {
       DynamicLibrary library(soname);
-      auto* const sha256 = library.function<const Hash*()>("EVP_sha256");
-      auto* const hmac =
+      auto* const init = library.function<int(std::uint64_t, const void*)>("OPENSSL_init_crypto");
+      crypto.sha256 = library.function<const Hash*()>("EVP_sha256");
+      crypto.hmac =
           library.function<unsigned char*(const Hash*, const void*, int, const unsigned char*,
                                           std::size_t, unsigned char*, unsigned*)>("HMAC");
-      return {std::move(library), sha256, hmac};
+      // A root service may prove something while the process ends.
+      constexpr std::uint64_t kNoAtexit = 0x00080000;  // OPENSSL_INIT_NO_ATEXIT
+      (void)init(kNoAtexit, nullptr);
+      crypto.library = std::move(library);
+      return crypto;
     } catch (const Error& error) {
       tried += std::string(tried.empty() ? "" : ", ") + error.what();
     }
   }
-  throw Error(GSHMEMX_ERROR_NOT_SUPPORTED,
-              "GSHMEM_UID_SECRET needs OpenSSL's libcrypto: " + tried +
-                  "; install it (package libssl3 or openssl-libs), or start the job by a launcher "
-                  "with PMIx or by a unique id, which need no secret");
+  return crypto;
 }
 
 /// It stays loaded: the thread of a root service may outlive static objects.
@@ -47,9 +54,17 @@ const Libcrypto& libcrypto() {
 
 }  // namespace
 
-void require_libcrypto() { (void)libcrypto(); }
+bool has_libcrypto() { return libcrypto().library.has_value(); }
+
+void require_libcrypto(const char* who) {
+  require(has_libcrypto(), GSHMEMX_ERROR_NOT_SUPPORTED,
+          std::string(who) + " needs OpenSSL's libcrypto: " + libcrypto().why_not +
+              "; install it (package libssl3 or openssl-libs), or start the job by a launcher with "
+              "PMIx, which needs no secret");
+}
 
 Digest hmac_sha256(std::span<const std::byte> key, std::span<const std::byte> message) {
+  require_libcrypto("the proof of a secret");
   const Libcrypto& crypto = libcrypto();
   Digest digest;
   unsigned bytes = 0;
@@ -58,7 +73,7 @@ Digest hmac_sha256(std::span<const std::byte> key, std::span<const std::byte> me
                   reinterpret_cast<const unsigned char*>(message.data()), message.size(),
                   reinterpret_cast<unsigned char*>(digest.data()), &bytes);
   require(done != nullptr && bytes == digest.size(), GSHMEMX_ERROR_NOT_SUPPORTED,
-          "libcrypto refuses HMAC-SHA256 with the key of GSHMEM_UID_SECRET");
+          "libcrypto refuses HMAC-SHA256 with the key of this job");
   return digest;
 }
 

@@ -13,8 +13,11 @@ using Digest = std::array<std::byte, 32>;
 /// Errors: GSHMEMX_ERROR_NOT_SUPPORTED, if libcrypto cannot be loaded.
 [[nodiscard]] Digest hmac_sha256(std::span<const std::byte> key,
                                  std::span<const std::byte> message);
-/// Loads libcrypto, so that no later call of hmac_sha256 finds it missing. Errors: as above.
-void require_libcrypto();
+/// Loads libcrypto, so that no later call of hmac_sha256 finds it missing; `who` needs it. Errors:
+/// as above.
+void require_libcrypto(const char* who);
+/// Returns false if libcrypto cannot be loaded.
+[[nodiscard]] bool has_libcrypto();
 /// Takes the same time wherever the two differ, so an attacker learns nothing from the time.
 [[nodiscard]] bool same_digest(const Digest& a, std::span<const std::byte> b);
 

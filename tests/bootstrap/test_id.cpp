@@ -36,6 +36,10 @@ TEST_CASE("uniqueid_decodes_to_what_was_encoded", "[uid]") {
   CHECK(std::memcmp(packed.internal, "GUI2\x10\x11\x12", 7) == 0);
   CHECK(std::memcmp(packed.internal + 20, "\x04\x18\xAB\xCD\x0A\x01\x02\x03\x06\x40", 10) == 0);
   CHECK(decode_uniqueid(packed) == id);
+  id.proved = true;
+  encode_uniqueid(id, &packed);
+  CHECK(std::memcmp(packed.internal, "GUI3\x10\x11\x12", 7) == 0);
+  CHECK(decode_uniqueid(packed) == id);
 
   id.roots.assign(6, v6);  // there is room for five
   encode_uniqueid(id, &packed);

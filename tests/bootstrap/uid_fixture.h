@@ -92,7 +92,7 @@ class IdChannel {
 }
 [[nodiscard]] inline net::Secret secret_of(const bootstrap::UniqueId& id) {
   return {.text = {reinterpret_cast<const char*>(id.cookie.data()), id.cookie.size()},
-          .shown = true};
+          .shown = !id.proved};
 }
 
 /// A TCP client of a root service that may send anything.

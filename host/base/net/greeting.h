@@ -1,8 +1,8 @@
 // Lets the two sides of a new connection prove to each other that they know the same secret. Each
-// side sends a nonce and answers the other's nonce by an HMAC over both, so a secret that the user
-// has chosen is not sent. The random word of a unique id serves one job: each side shows its half.
-// The called side proves itself first, so that a stranger in its place does not get in. Included
-// by both sides. Data after the greeting is neither encrypted nor authenticated (docs/security.md).
+// side sends a nonce and answers the other's nonce by an HMAC over both, so the secret is not sent.
+// Of a unique id that was made without libcrypto each side shows its half instead. The called side
+// proves itself first, so that a stranger in its place does not get in. Included by both sides.
+// Data after the greeting is neither encrypted nor authenticated (docs/security.md).
 #pragma once
 
 #include "host/base/hmac.h"
