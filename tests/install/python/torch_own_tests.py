@@ -26,6 +26,8 @@ LEFT_OUT = {
     "multimem|multicast": "there is no multicast",
     "timeout": "GSHMEM_TIMEOUT limits waits of streams",
     "triton": "needs bitcode of the device library, with NVSHMEM's names",
+    "overlapping_devices": "a rank has one GPU",
+    "via_pg_allgather": "a rendezvous is by the store of the group",
     "vdev_2d|tile_reduce|dispatch_combine": "an operation that is NVSHMEM's still",
 }
 END = f"""
