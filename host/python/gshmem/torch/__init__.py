@@ -26,6 +26,9 @@ import gshmem
 
 from . import _build
 
+if tuple(map(int, torch.__version__.split(".")[:2])) < (2, 9):
+    raise ImportError(f"gshmem.torch needs torch 2.9 or later, and this is {torch.__version__}")
+
 #: "cuda", or "cpu" in CPU mode: of the tensors that this process may have.
 device_type = "cuda" if torch.cuda.is_available() and os.environ.get("GSHMEM_DEVICE") != "cpu" else "cpu"
 
