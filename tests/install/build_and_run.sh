@@ -21,6 +21,9 @@ if [[ $way == install ]]; then
   if [[ -e $build/lib/gshnic/libmlx5.so.1 ]]; then  # the names that NCCL and NVSHMEM open first
     ls "$prefix"/lib*/gshnic/libibverbs.so "$prefix"/lib*/gshnic/libmlx5.so > /dev/null
   fi
+  for file in "$build"/lib/device/gshmem_sm_*.ltoir; do  # the names that nvshmem4py looks for
+    [[ ! -e $file ]] || cmp "$file" "$prefix"/lib*/gshmem/nvshmem/lib/libnvshmem_device_"${file#*/device/gshmem_}"
+  done
   exit
 fi
 
