@@ -28,6 +28,8 @@ void gshmem::Network::stop() noexcept {}
 void gshmem::Network::register_memory(std::uint64_t, std::size_t) {}
 void gshmem::Network::exchange_keys(std::uint64_t, abi::RegisteredRange&) {}
 void gshmem::Network::unregister_memory(std::uint64_t) noexcept {}
+void gshmem::Network::register_local(const void*, std::size_t, abi::Be32*) {}
+void gshmem::Network::unregister_local(const void*) noexcept {}
 std::string gshmem::Network::explain(const abi::FaultRecord&) const { return {}; }
 
 namespace {
