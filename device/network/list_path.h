@@ -142,6 +142,7 @@ GSHMEM_OUTLINE bool write_batch(const ListCall& call, PostingOf<PieceBatch>& pos
 /// Posts the next `count` pieces. Returns false if that failed, which is then recorded as a fault.
 GSHMEM_OUTLINE bool post_batch(const ListWork& work, std::uint32_t count) {
   PostingOf<PieceBatch> posting;
+  if (work.keys) source_fence(work.call->state->nic.traits);  // of a put: see find_memory
   posting.entries = {work.call->list + work.at, count, work.keys};
   post_by(posting, *work.call->state, work.index);
   begin_wait(posting, work.call->name);

@@ -384,6 +384,18 @@ GSHMEM_FN void queue_fence(std::uint32_t traits) {
   }
 }
 
+/// Fences before entries that name a source outside of this GPU's memory: queue_fence has a narrow
+/// scope if the queue is in it, and stores of this or another thread to that source may be on their
+/// way (PTX ISA, memory consistency model: a scope has to include the reader).
+GSHMEM_FN void source_fence(std::uint32_t traits) {
+  if (traits & abi::QueueTraits::kGpuMemory) {
+    GSHMEM_NO_UNROLL
+    do {
+      fence_release_system();
+    } while (traits & abi::QueueTraits::kNever);
+  }
+}
+
 /// Passes the turn: adds to the PublishedWord. `rang`: the doorbell comes before those of later
 /// turns.
 GSHMEM_FN void queue_advance(QueueCursor* cursor, std::uint64_t more, bool rang) {

@@ -339,6 +339,7 @@ GSHMEM_OUTLINE void take_result(const Request& request) {
 GSHMEM_OUTLINE void execute_long(Request& request) {
   if (request.empty()) return;
   request.reachable = find_local(request);
+  if (request.keys && request.operation != Operation::kGet) source_fence(request.state->nic.traits);
   Post post;
   if (begin(request, post)) request.slot = claim_scratch(post);
   GSHMEM_NO_UNROLL

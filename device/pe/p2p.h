@@ -62,9 +62,11 @@ GSHMEM_FN const abi::RegisteredRange* search_registered(const State& state, std:
   GSHMEM_NO_UNROLL
   for (std::uint32_t i = 0; i < abi::kMaxRegistered; ++i) {
     const abi::RegisteredRange& range = state.registered[i];
-    const std::uint64_t end = load_acquire(&range.end), begin = load_relaxed(&range.begin);
+    const std::uint64_t end = load_acquire(&range.end), begin = load_acquire(&range.begin);
     if (begin == 0) break;
-    if (offset >= begin && offset < end) return bytes <= end - offset ? &range : nullptr;
+    // The row may have got other memory between the two loads.
+    if (offset >= begin && offset < end && load_relaxed(&range.end) == end)
+      return bytes <= end - offset ? &range : nullptr;
   }
   return nullptr;
 }
@@ -80,9 +82,10 @@ GSHMEM_OUTLINE abi::LocalRange local_range(const State& state, const void* p, st
   GSHMEM_NO_UNROLL
   for (std::uint32_t i = 0; i < abi::kMaxLocal; ++i) {
     const abi::LocalRange& row = state.local[i];
-    const std::uint64_t end = load_acquire(&row.end), begin = load_relaxed(&row.begin);
+    const std::uint64_t end = load_acquire(&row.end), begin = load_acquire(&row.begin);
     if (begin == 0) break;
-    if (at < begin || at >= end) continue;
+    // See search_registered.
+    if (at < begin || at >= end || load_relaxed(&row.end) != end) continue;
     if (bytes <= end - at) return {begin, end, row.keys};
     break;
   }

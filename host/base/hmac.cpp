@@ -37,6 +37,10 @@ Libcrypto load() {
       // A root service may prove something while the process ends.
       constexpr std::uint64_t kNoAtexit = 0x00080000;  // OPENSSL_INIT_NO_ATEXIT
       (void)init(kNoAtexit, nullptr);
+      unsigned char digest[32];
+      unsigned bytes = 0;
+      require(crypto.hmac(crypto.sha256(), "", 0, digest, 0, digest, &bytes) != nullptr,
+              GSHMEMX_ERROR_NOT_SUPPORTED, std::string(soname) + " refuses HMAC-SHA256");
       crypto.library = std::move(library);
       return crypto;
     } catch (const Error& error) {

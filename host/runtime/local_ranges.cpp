@@ -40,8 +40,8 @@ void LocalRanges::add(const char* call, const void* addr, std::size_t bytes) {
   }
 }
 
-/// The end is stored last: a thread that finds the range finds all of it. Pairs with
-/// device::local_range.
+/// The end is stored last: a thread that finds the range finds all of it. One that sees the new
+/// begin sees that the old end is gone. Pairs with device::local_range.
 void LocalRanges::publish(const char* call, Range& range, std::size_t bytes) {
   abi::LocalRange* const row =
       std::find_if(rows_, rows_ + abi::kMaxLocal, [](const auto& each) { return each.end == 0; });
@@ -58,7 +58,7 @@ void LocalRanges::publish(const char* call, Range& range, std::size_t bytes) {
     return;
   }
   range.row = row;
-  __atomic_store_n(&row->begin, range.begin, __ATOMIC_RELAXED);
+  __atomic_store_n(&row->begin, range.begin, __ATOMIC_RELEASE);
   __atomic_store_n(&row->end, range.begin + bytes, __ATOMIC_RELEASE);
 }
 

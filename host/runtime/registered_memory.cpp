@@ -83,7 +83,7 @@ void RegisteredMemory::publish(std::uint64_t offset, const void* buffer, std::si
   row->local = keys.local;
   row->remote = keys.remote;
   row->rails = keys.rails;
-  __atomic_store_n(&row->begin, offset, __ATOMIC_RELAXED);
+  __atomic_store_n(&row->begin, offset, __ATOMIC_RELEASE);
   __atomic_store_n(&row->end, offset + bytes, __ATOMIC_RELEASE);
 }
 

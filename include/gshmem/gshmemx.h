@@ -89,8 +89,9 @@ GSHMEM_EXPORT int gshmemx_set_attr_thread_args(gshmemx_thread_world_t* world, in
 
 // --- Memory outside of the heap ------------------------------------------------------------------
 // Any memory may be the local side of a transfer. If it is registered, the PE's NICs access it
-// themselves, in all calls of kernels, streams and host threads. To mapped PEs this changes
-// nothing. Local, for the calling thread's PE.
+// themselves, in calls of kernels, streams and CPU mode. Calls of host threads on heaps of GPUs
+// copy it to the heap first, registered or not. To mapped PEs this changes nothing. Local, for the
+// calling thread's PE.
 /// Registers `length` bytes at `addr`: host memory, or memory of a GPU. Call it again after other
 /// memory has been mapped there: a range that is registered is registered anew. No transfer from or
 /// to it may be pending then. If a NIC cannot access it, transfers work as without registration,

@@ -196,8 +196,7 @@ SPMD_TEST(as_many_ranges_are_registered_as_the_table_has_rows) {
   const bool limited = gshmemi_ambient()->state->local != nullptr;
   SPMD_EQ(pe, status(abi::kMaxLocal), limited ? GSHMEMX_ERROR_OUT_OF_MEMORY : 0);
   SPMD_EQ(pe, gshmemx_buffer_unregister(memory.data() + 64), 0);
-  SPMD_EQ(pe, status(abi::kMaxLocal), 0);
-  // The last row of the table is found.
+  SPMD_EQ(pe, status(abi::kMaxLocal), 0);  // in the row that is free again
   SymmetricArray<char> heap(64);
   memory.write(64 * abi::kMaxLocal, bytes_of(pe, pe.me(), 64));
   gshmem_putmem(heap.data(), memory.data() + 64 * abi::kMaxLocal, 64, pe.next());

@@ -346,11 +346,17 @@ def zeros(shape: Union[int, Sequence[int]], dtype: Any = "float32") -> Symmetric
 
 
 class Registration:
-    """Ordinary memory that this PE's NICs access themselves: of register(). It keeps the array, so its memory stays."""
+    """Ordinary memory that this PE's NICs access themselves: of register().
+
+    The array is kept until release(), so its memory stays.
+    """
+
+    _kept: "set[Registration]" = set()
 
     def __init__(self, memory: Memory):
         self._memory: Optional[Memory] = memory
         self._job: int = _job
+        self._kept.add(self)
 
     def release(self) -> None:
         """Completes transfers of this PE, then ends the registration. Wait for those on streams before.
@@ -358,6 +364,7 @@ class Registration:
         The end of a `with` block does the same. After that, and after finalize(), nothing is left to do.
         """
         memory, self._memory = self._memory, None
+        self._kept.discard(self)
         if memory is None or self._job != _job:
             return
         function("gshmem_quiet", None)()
