@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <thread>
+#include <vector>
 
 using namespace gshmem;
 using namespace gshmem::spmd;
@@ -179,7 +180,57 @@ struct AwaitGate {
   }
 };
 
+/// Puts words to the next PE between two addresses that are in memory.
+struct PutBetween {
+  GSHMEM_FN void operator()(const LaunchContext& ctx, Log, const std::uint64_t* addresses) const {
+    if (ctx.thread_rank() != 0) return;
+    auto* const dest = reinterpret_cast<std::uint64_t*>(addresses[0]);
+    const auto* const source = reinterpret_cast<const std::uint64_t*>(addresses[1]);
+    gshmem_uint64_put(dest, source, kWords, (ctx.my_pe() + 1) % ctx.n_pes());
+  }
+};
+
 }  // namespace
+
+SPMD_TEST_WITH_HEAP(a_graph_reaches_memory_by_which_the_heap_has_grown_since,
+                    std::size_t{4} << 20) {
+  if (!pe.on_gpu()) return pe.skip(kNoStreams);
+  if (streams_hold_each_other_up(pe)) return;
+  SymmetricArray<std::uint64_t> memory(2 + 2 * kWords);
+  std::uint64_t* const addresses = memory.data();
+  const Stream stream(pe);
+  gshmemx_barrier_all_on_stream(stream.get());
+  const Graph graph(stream, [&] {
+    stream.run(pe, PutBetween{}, addresses);
+    gshmemx_barrier_all_on_stream(stream.get());
+  });
+  const auto put = [&](std::uint64_t* dest, std::uint64_t* source, std::uint64_t round) {
+    std::vector<std::uint64_t> words(kWords);
+    for (std::size_t i = 0; i < kWords; ++i) words[i] = word_of(pe.me(), round, i);
+    gshmem_uint64_put(source, words.data(), kWords, pe.me());
+    const std::uint64_t places[] = {reinterpret_cast<std::uintptr_t>(dest),
+                                    reinterpret_cast<std::uintptr_t>(source)};
+    gshmem_uint64_put(addresses, places, 2, pe.me());
+    pe.barrier();
+    graph.launch_in(stream);
+    stream.finish();
+    for (const std::size_t i : {std::size_t{0}, kWords - 1})
+      SPMD_EQ(pe, gshmem_uint64_g(dest + i, pe.me()), word_of(pe.previous(), round, i));
+    pe.barrier();
+  };
+  put(addresses + 2, addresses + 2 + kWords, 1);
+  std::vector<void*> parts;
+  for (std::uint64_t round = 2; round < 5; ++round) {
+    constexpr std::size_t kMore = std::size_t{24} << 20;
+    auto* const more = static_cast<std::uint64_t*>(gshmem_malloc(kMore));
+    SPMD_CHECK(pe, more != nullptr);
+    if (more == nullptr) break;
+    put(more + kMore / 8 - kWords, more, round);
+    put(more, addresses + 2, round);
+    parts.push_back(more);
+  }
+  for (void* part : parts) gshmem_free(part);
+}
 
 SPMD_TEST(a_graph_of_calls_on_a_stream_can_be_launched_a_hundred_times) {
   if (!pe.on_gpu()) return pe.skip(kNoStreams);
@@ -311,6 +362,7 @@ SPMD_TEST(calls_on_a_stream_do_not_disturb_the_capture_of_another_thread) {
 // Without CUDA they cannot be compiled.
 #define GSHMEM_NO_STREAMS(NAME) \
   SPMD_TEST(NAME) { pe.skip(kNoStreams); }
+GSHMEM_NO_STREAMS(a_graph_reaches_memory_by_which_the_heap_has_grown_since)
 GSHMEM_NO_STREAMS(a_graph_of_calls_on_a_stream_can_be_launched_a_hundred_times)
 GSHMEM_NO_STREAMS(
     a_graph_of_collectives_on_a_stream_can_be_launched_again_between_other_collectives)
