@@ -4,8 +4,10 @@ Usage: network.py [--bin FOLDER] [--pes N] [--nic WORD[,WORD...]] [--gdr]
 
 By default `soft` and `ofi` (tcp on the loopback interface). --gdr instead compares GPUDirect RDMA on
 with off, which is how GPU heaps go where it is missing: staged through host memory, in pieces. (In
-CPU mode "off" sends the same pieces through the same staging memory.) The verdict is that of
-gshmem-info --gdr-proof. A run that fails shows the error below the table. PEs are threads of one process, none is mapped (GSHMEM_P2P=0).
+CPU mode "off" sends the same pieces through the same staging memory.) For a verdict, and the
+cause where it fails, run gshmem-info --gdr-proof. The last columns have the CPU time of all PEs for
+one operation, in us. A run that fails shows the error below the table. PEs are threads of one
+process, none is mapped (GSHMEM_P2P=0).
 """
 import argparse
 import json
@@ -59,21 +61,23 @@ def main():
 
     chosen = columns(args)
     titles = [name for name, _ in chosen] + (["change"] if args.gdr else [])
-    print("| work | " + " | ".join(titles) + " | unit |")
-    print("|---|" + "---|" * (len(titles) + 1))
+    heads = ["work", *titles, "unit", *(f"CPU, {name}" for name, _ in chosen)]
+    print("| " + " | ".join(heads) + " |")
+    print("|" + "---|" * len(heads))
     errors = []
     for work, program, options, key, unit in ROWS:
-        cells, values = [], []
+        cells, values, cpu = [], [], []
         for name, variables in chosen:
             row, error = run(os.path.join(args.bin, program), options, args.pes, variables)
             values.append(row[key] if row else None)
             cells.append(f"{row[key]:.4g}" if row else "-")
+            cpu.append(f"{row['cpu_us']:.4g}" if row and row.get("cpu_us") else "-")
             if error:
                 errors.append(f"{name}, {work}: {error}")
         if args.gdr:
             on, off = values
             cells.append(f"{(on / off - 1) * 100:+.0f} %" if on and off else "-")
-        print(f"| {work} | " + " | ".join(cells) + f" | {unit} |", flush=True)
+        print("| " + " | ".join([work, *cells, unit, *cpu]) + " |", flush=True)
     for error in errors:
         print(error, file=sys.stderr)
     return 1 if errors else 0
