@@ -74,7 +74,7 @@ TEST_CASE("frame_of_each_kind_has_lengths_of_its_own") {
     CHECK_FALSE(frame_length_valid(kind, std::uint64_t{1} << 63));
   }
   // A nonce of 16 bytes and a proof of 32.
-  for (const std::uint64_t bytes : {0, 16, 32, 47, 48, 49}) {
+  for (const std::uint64_t bytes : {0u, 16u, 32u, 47u, 48u, 49u}) {
     CHECK(frame_length_valid(FrameKind::kChallenge, bytes) == (bytes == 48));
     CHECK(frame_length_valid(FrameKind::kProof, bytes) == (bytes == 32));
   }
