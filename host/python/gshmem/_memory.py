@@ -81,7 +81,8 @@ def _of_buffer(array: Any, writable: bool) -> Memory:
     get = ctypes.pythonapi.PyObject_GetBuffer
     get.argtypes = [ctypes.py_object, ctypes.c_void_p, ctypes.c_int]
     get(array, ctypes.addressof(buffer), 1 if writable else 0)  # PyBUF_WRITABLE, PyBUF_SIMPLE
-    memory = Memory(buffer.buf or 0, buffer.len, None, array)
+    # A bytearray does not move while there is a view of it.
+    memory = Memory(buffer.buf or 0, buffer.len, None, memoryview(array))
     release = ctypes.pythonapi.PyBuffer_Release
     release.argtypes = [ctypes.c_void_p]
     release(ctypes.addressof(buffer))
@@ -306,6 +307,7 @@ class SymmetricArray:
 def _jobs_end() -> None:
     global _job
     _job += 1
+    Registration._kept.clear()
 
 
 def check_pe(pe: int, n_pes: Optional[int] = None) -> None:
@@ -348,7 +350,7 @@ def zeros(shape: Union[int, Sequence[int]], dtype: Any = "float32") -> Symmetric
 class Registration:
     """Ordinary memory that this PE's NICs access themselves: of register().
 
-    The array is kept until release(), so its memory stays.
+    The array is kept until release(), so its memory stays, and a bytearray cannot change its length.
     """
 
     _kept: "set[Registration]" = set()
@@ -365,7 +367,7 @@ class Registration:
         """
         memory, self._memory = self._memory, None
         self._kept.discard(self)
-        if memory is None or self._job != _job:
+        if memory is None or self._job != _job or _is_registered(memory):
             return
         function("gshmem_quiet", None)()
         check(function("gshmemx_buffer_unregister", ctypes.c_int, ctypes.c_void_p)(memory.address), "release")
@@ -377,15 +379,22 @@ class Registration:
         self.release()
 
 
+def _is_registered(memory: Memory) -> bool:
+    kept = [each._memory for each in Registration._kept if each._memory]
+    return any((each.address, each.nbytes) == (memory.address, memory.nbytes) for each in kept)
+
+
 def register(array: Any) -> Registration:
     """Local: makes transfers from and to ordinary memory as fast over a network as those of symmetric arrays.
 
-    Register once what is used often. No byte of the array may be registered already.
+    Register once what is used often. The memory of the array may be registered already, and stays so until all its
+    registrations are released; a part of it may not.
     """
     require()
     memory = memory_of(array)
     if isinstance(array, SymmetricArray):
         raise ValueError("a symmetric array needs no registration")
-    status = function("gshmemx_buffer_register", ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t)(memory.address, memory.nbytes)
-    check(status, "register")
+    if not _is_registered(memory):
+        call = function("gshmemx_buffer_register", ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t)
+        check(call(memory.address, memory.nbytes), "register")
     return Registration(memory)

@@ -2,6 +2,7 @@
 import array
 import sys
 import types
+import weakref
 
 import gshmem as g
 
@@ -55,6 +56,14 @@ with g.register(many) as kept:
 g.barrier_all()
 all_equal(big, list(range(left, left + 25000)))
 g.register(many).release()
+first, second = g.register(many), g.register(many)
+first.release()
+raises(g.Error, "register: invalid value", lambda: g.register(memoryview(many)[1:]))
+second.release()
+bytes_ = bytearray(100)
+with g.register(bytes_):
+    raises(BufferError, "", lambda: bytes_.extend(bytes(1 << 20)))
+bytes_.extend(bytes(1 << 20))
 raises(ValueError, "needs no registration", lambda: g.register(big))
 raises(ValueError, "not in the symmetric heap", lambda: g.put(local, a[0], 0))
 raises(ValueError, "pe = -1", lambda: g.put(a, a, -1))
@@ -117,6 +126,9 @@ g.barrier_all()
 a.free()
 raises(ValueError, "given back", a.tolist)
 equal(raises(g.Error, "the log says why", lambda: g.empty(1 << 40)).status, "OUT_OF_MEMORY")
+g.register(many)
+kept, many = weakref.ref(many), None
 g.finalize()
+equal(kept(), None)
 raises(ValueError, "given back", b.tolist)
 sys.stdout.write(f"PE {me} of {n}: passed\n")
