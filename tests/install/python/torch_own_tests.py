@@ -61,9 +61,10 @@ def changed(source):
 
 
 def failures_of(said):
-    """How many tests ran, and the names of those that failed, from the summary of unittest."""
+    """How many tests ran to their end, and the names of those that failed, from the summary of unittest."""
     ran = sum(map(int, re.findall(r"^Ran (\d+) tests? in", said, re.M)))
-    return ran, sorted(set(re.findall(r"^(?:FAIL|ERROR): (\w+) \(", said, re.M)))
+    skipped = sum(map(int, re.findall(r"^(?:OK|FAILED) \(.*?skipped=(\d+)", said, re.M)))
+    return ran - skipped, sorted(set(re.findall(r"^(?:FAIL|ERROR): (\w+) \(", said, re.M)))
 
 
 def main():
@@ -84,7 +85,7 @@ def main():
             print(done.stdout)
             ran, bad = failures_of(done.stdout)
             print(f"{name}: {ran} tests, {len(bad)} failed")
-            if ran == 0 or (done.returncode != 0 and not bad):
+            if ran <= 0 or (done.returncode != 0 and not bad):
                 failed.append(f"{name} (status {done.returncode})")
             failed += bad
     print(f"failed: {', '.join(failed)}" if failed else "passed")
