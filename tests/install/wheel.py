@@ -122,7 +122,16 @@ if importlib.util.find_spec("torch"):
     os.environ["XDG_CACHE_HOME"] = str(work / "cache")  # kept: it is compiled once
     # torch has a library that NVIDIA's device code is linked into.
     run(python, "-c", "import gshmem; gshmem.use_as_nvshmem(); import torch")
-    print(f"torch's backend: {run(python, '-m', 'gshmem.torch').strip()}")
+    made = Path(run(python, "-m", "gshmem.torch").strip())
+    print(f"torch's backend: {made}")
+    # One that does not load is compiled again, here by a compiler that has the result already.
+    quick = work / "quick"
+    quick.mkdir(exist_ok=True)
+    made.replace(quick / "made")
+    made.write_text("no library", encoding="ascii")
+    (quick / "c++").write_text(f"#!/bin/sh\nfor last; do :; done\ncp '{quick}/made' \"$last\"\n", encoding="utf-8")
+    (quick / "c++").chmod(0o755)
+    run(python, "-c", "import gshmem.torch", PATH=f"{quick}:{os.environ['PATH']}")
     for pes in (2, 3):
         store = work / "store"
         store.unlink(missing_ok=True)

@@ -115,6 +115,5 @@ def _join() -> Optional[int]:
     return None
 
 
-torch.ops.load_library(str(_build.library()))
 _backend = ctypes.CDLL(str(_build.library()))
 _backend.gshmem_torch_register(int(device_type == "cuda"), _join)
