@@ -92,6 +92,13 @@ b.copy_(torch.arange(6 * n, dtype=torch.int32) + 1000 * rank)
 ops = torch.ops.gshmem
 equal(ops.all_gather_out(a, world, b), [i + pe for pe in range(n) for i in range(6)])
 equal(ops.reduce_scatter_out(b, "sum", world, a), [n * (i + rank) for i in range(6)])
+b.copy_(torch.arange(6 * n, dtype=torch.int32))
+equal(ops.reduce_scatter_out(b, "sum", world, b[6 * rank:6 * rank + 6]), [n * (6 * rank + i) for i in range(6)])
+raises(RuntimeError, "overlap", lambda: ops.reduce_scatter_out(b, "sum", world, b[3:9]))
+raises(RuntimeError, "overlap", lambda: ops.all_reduce_out(b[:6], "sum", world, b[3:9]))
+raises(RuntimeError, "overlap", lambda: ops.all_gather_out(b[3:9], world, b))
+b[6 * rank:6 * rank + 6] = rank
+equal(ops.all_gather_out(b[6 * rank:6 * rank + 6], world, b), [pe for pe in range(n) for _ in range(6)])
 c = empty(6 * n, dtype=torch.int32)
 b.copy_(torch.arange(6 * n, dtype=torch.int32) + 1000 * rank)
 dist.barrier()

@@ -80,6 +80,14 @@ gshmem_team_t team_of(const Operand& operand, const std::string& group_name) {
   return teams[group_name] = team;
 }
 
+/// `part` is apart from `whole`, or this rank's own part of it. Null: it may not be that either.
+void check_overlap(const Operand& whole, const Operand& part, const char* own, const char* call) {
+  const bool apart =
+      whole.address + whole.bytes <= part.address || part.address + part.bytes <= whole.address;
+  TORCH_CHECK(apart || (own && part.address == own), call, ": input and out overlap",
+              own ? ", and not in this rank's own part" : "");
+}
+
 void check_status(int status, const char* call) {
   check_fault();
   TORCH_CHECK(status == 0, call, ": ", gshmemx_status_string(status));
@@ -153,8 +161,11 @@ at::Tensor reduce_to(const at::Tensor& input, const std::string& op, const std::
   const std::size_t count = static_cast<std::size_t>(out.numel());
   TORCH_CHECK(source.bytes == dest.bytes * (scatter ? source.members() : 1), call, ": input has ",
               source.bytes, " bytes, out ", dest.bytes);
+  const auto rank = static_cast<std::size_t>(source.memory->get_rank());
+  check_overlap(source, dest, source.address + (scatter ? rank * dest.bytes : 0), call);
   // In place no member can write before all have entered, because their elements are what it reads.
-  const bool in_place = dest.address == source.address;
+  // All members see that alike, where each does not have another part.
+  const bool in_place = !scatter && dest.address == source.address;
   const gshmem_team_t team = in_place ? team_of(source, group) : enter(source, group, call);
   check_status(reduce(team, dest.address, source.address, count, source.stream), call);
   if (op == "avg") out.div_(static_cast<std::int64_t>(source.members()));
@@ -182,6 +193,8 @@ at::Tensor all_gather_out(const at::Tensor& input, std::string group, at::Tensor
   const Operand source(input, group, "input"), dest(out, group, "out");
   TORCH_CHECK(dest.bytes == source.bytes * source.members(), "all_gather: input has ", source.bytes,
               " bytes, out ", dest.bytes);
+  const auto rank = static_cast<std::size_t>(source.memory->get_rank());
+  check_overlap(dest, source, dest.address + rank * source.bytes, "all_gather");
   const gshmem_team_t team = enter(source, group, "all_gather");
   check_status(gshmemx_fcollectmem_on_stream(team, dest.address, source.address, source.bytes,
                                              source.stream),
@@ -194,6 +207,7 @@ at::Tensor all_to_all(const at::Tensor& input, at::Tensor out, std::string group
   TORCH_CHECK(source.bytes == dest.bytes && source.bytes % source.members() == 0,
               "all_to_all: input has ", source.bytes, " bytes and out ", dest.bytes, ", for ",
               source.members(), " ranks");
+  check_overlap(source, dest, nullptr, "all_to_all");
   const gshmem_team_t team = enter(source, group, "all_to_all");
   check_status(gshmemx_alltoallmem_on_stream(team, dest.address, source.address,
                                              source.bytes / source.members(), source.stream),
