@@ -60,7 +60,11 @@ def _one_shot(tensor: torch.Tensor, reduce_op: str, group_name: str) -> torch.Te
     """Every rank reads the tensors of all."""
     if reduce_op != "sum":
         raise ValueError(f"one_shot_all_reduce: reduce_op {reduce_op!r} is not 'sum'")
+    if not tensor.is_contiguous():
+        raise ValueError("one_shot_all_reduce: input has gaps or another order of its axes: pass a contiguous tensor")
     handle = torch._C._distributed_c10d._SymmetricMemory.rendezvous(tensor, group_name)
+    if handle is None:
+        raise ValueError("one_shot_all_reduce: input is not in GSHMEM's symmetric memory: make it with symm_mem.empty()")
     first = handle.offset // tensor.element_size() + tensor.storage_offset()
     handle.barrier()
     parts = [handle.get_buffer(rank, tensor.shape, tensor.dtype, first) for rank in range(handle.world_size)]

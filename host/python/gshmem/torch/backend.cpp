@@ -155,6 +155,9 @@ at::Tensor reduce_to(const at::Tensor& input, const std::string& op, const std::
                      at::Tensor out, bool scatter) {
   const char* call = scatter ? "reduce_scatter" : "all_reduce";
   const Reduction reduce = reduction(input.scalar_type(), op, scatter);
+  TORCH_CHECK(op != "avg" || c10::isFloatingType(input.scalar_type()), call,
+              ": reduce_op 'avg' is for floating-point numbers, and input has ",
+              input.scalar_type());
   const Operand source(input, group, "input"), dest(out, group, "out");
   TORCH_CHECK(out.scalar_type() == input.scalar_type(), call, ": out has ", out.scalar_type(),
               ", input ", input.scalar_type());
