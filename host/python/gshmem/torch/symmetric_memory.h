@@ -215,6 +215,12 @@ class Memory : public symm::SymmetricMemory {
     receive(src_rank, word(channel, src_rank), "wait_signal", channel, timeout_ms);
   }
 
+  /// At the last reference that is no weak one: Allocation::handles has one of those.
+  void release_resources() override {
+    group_.reset();
+    allocation_.reset();
+  }
+
   const Group& group() const { return *group_; }
   /// An address of this tensor on another member, as one of this PE's heap.
   char* symmetric(int rank, const void* mine) const {
