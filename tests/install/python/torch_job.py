@@ -155,7 +155,9 @@ want = [100 * pe + starts[pe] + row for pe in range(n) for row in range(pe + ran
 equal(room[:len(want), 0], [float(row) for row in want])
 equal(room[len(want):], torch.full((4 * n * n - len(want), 3), -1.0))
 
-# Blocks that ranks free at different times get equal offsets again: 3 GB pass through a pool of some parts.
+# Blocks that ranks free at different times get equal offsets again, also after one that a rank alone has: 3 GB pass
+# through a pool of some parts.
+alone = empty(1000) if rank == 0 else None
 places = set()
 kept = []
 for step in range(100):

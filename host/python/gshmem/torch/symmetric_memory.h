@@ -53,9 +53,9 @@ inline gshmemx_stream_t current_stream(c10::Device device) {
 struct Layout {
   explicit Layout(std::size_t bytes)
       : size(bytes),
-        pad(round_up(bytes, Pool::kUnit)),
+        pad(round_up(bytes, Pool::kAlign)),
         pad_size(pad_bytes()),
-        words(pad + round_up(pad_size, Pool::kUnit)),
+        words(pad + round_up(pad_size, Pool::kAlign)),
         arrays(words + 2 * count() * sizeof(std::uint64_t)),
         array_bytes(static_cast<std::size_t>(gshmem_n_pes()) * (2 * sizeof(void*) + sizeof(int))),
         end(arrays + kGroups * round_up(array_bytes, 16)) {}

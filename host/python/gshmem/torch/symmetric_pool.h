@@ -1,8 +1,8 @@
 // The memory of symmetric tensors: parts of the heap, from which every PE takes blocks alone.
-// Included by backend.cpp. Invariant: PEs that take blocks of the same sizes in the same order get
-// the same offsets, whenever each of them gives its blocks back. Python's garbage collector runs at
-// another time on each PE, so a block that is given back is room again only when all PEs renew the
-// pool together. They do that when a block finds no room.
+// Included by symmetric_memory.h. Invariant: PEs that take blocks of the same sizes in the same
+// order get the same offsets, whenever each of them gives its blocks back. Python's garbage
+// collector runs at another time on each PE, so a block that is given back is room again only when
+// all PEs renew the pool together. They do that when a block finds no room.
 #pragma once
 
 #include <gshmem/gshmem.h>
@@ -30,9 +30,16 @@ inline std::size_t round_up(std::size_t bytes, std::size_t unit) {
   return (bytes + unit - 1) / unit * unit;
 }
 
+/// Waits for what streams of the device have.
+inline void synchronize(c10::Device device) {
+  if (device.is_cuda())
+    c10::impl::VirtualGuardImpl(device.type()).synchronizeDevice(device.index());
+}
+
 class Pool {
  public:
-  static constexpr std::size_t kUnit = 512;
+  static constexpr std::size_t kUnit = std::size_t{16} << 10;  // of blocks
+  static constexpr std::size_t kAlign = 512;
   static constexpr std::size_t kPart = std::size_t{64} << 20;
 
   /// One per process. It is never destroyed, because tensors may outlive static objects.
@@ -51,16 +58,14 @@ class Pool {
       base = cut(bytes);
     }
     TORCH_INTERNAL_ASSERT(base);
-    blocks_.push_back({base, bytes, false});
+    blocks_.emplace(base, bytes);
     return base;
   }
 
   /// Local, also after the end of the job.
-  void give(const char* base) {
+  void give(char* base) {
     const std::lock_guard lock(mutex_);
-    for (auto& block : blocks_) {
-      if (block.base == base) block.given = true;
-    }
+    blocks_.erase(base);
   }
 
   /// Collective: adds a part with room for `bytes`, so that the next blocks need no other PE.
@@ -77,13 +82,9 @@ class Pool {
   }
 
  private:
-  struct Block {
-    char* base;
-    std::size_t bytes;
-    bool given;
-  };
-  static constexpr std::size_t kWords = 4096;     // of a renewal: a bit for each block
-  static constexpr std::size_t kDescription = 4;  // what they begin with
+  using Ranges = std::map<char*, std::size_t>;  // ranges that follow each other are one
+
+  static constexpr std::size_t kWords = 4096;  // that PEs combine at a time
 
   char* cut(std::size_t bytes) {
     for (auto room = room_.begin(); room != room_.end(); ++room) {
@@ -96,23 +97,20 @@ class Pool {
     return nullptr;
   }
 
-  void add_room(char* base, std::size_t bytes) {
-    const auto next = room_.lower_bound(base);
-    if (next != room_.begin()) {
-      const auto before = std::prev(next);
+  static void add(Ranges& ranges, char* base, std::size_t bytes) {
+    auto range = ranges.emplace(base, bytes).first;
+    if (range != ranges.begin()) {
+      const auto before = std::prev(range);
       if (before->first + before->second == base) {
         before->second += bytes;
-        merge(before);
-        return;
+        ranges.erase(range);
+        range = before;
       }
     }
-    merge(room_.emplace(base, bytes).first);
-  }
-  void merge(std::map<char*, std::size_t>::iterator room) {
-    const auto next = std::next(room);
-    if (next == room_.end() || room->first + room->second != next->first) return;
-    room->second += next->second;
-    room_.erase(next);
+    const auto next = std::next(range);
+    if (next == ranges.end() || range->first + range->second != next->first) return;
+    range->second += next->second;
+    ranges.erase(next);
   }
 
   void begin() {
@@ -125,12 +123,13 @@ class Pool {
   void grow(std::size_t bytes) {
     begin();
     bytes = std::max(bytes, kPart);
-    auto* part = static_cast<char*>(gshmem_align(kUnit, bytes));
+    auto* part = static_cast<char*>(gshmem_align(kAlign, bytes));
     check_fault();
     TORCH_CHECK(
         part, "the symmetric heap has no room for ", bytes,
         " more bytes; the log of gshmem says on which PE, and GSHMEM_SYMMETRIC_LIMIT is its limit");
-    add_room(part, bytes);
+    add(parts_, part, bytes);
+    add(room_, part, bytes);
   }
 
   /// Combines words of all PEs, in the memory after the anchor.
@@ -139,43 +138,37 @@ class Pool {
     auto* source = reinterpret_cast<std::uint64_t*>(anchor_);
     auto* dest = source + kWords;
     const int me = gshmem_my_pe();
-    gshmem_putmem(source, words.data(), words.size() * sizeof(std::uint64_t), me);
-    reduce(GSHMEM_TEAM_WORLD, dest, source, words.size());
-    gshmem_getmem(words.data(), dest, words.size() * sizeof(std::uint64_t), me);
-    check_fault();
+    for (std::size_t i = 0; i < words.size(); i += kWords) {
+      const std::size_t n = std::min(words.size() - i, kWords);
+      gshmem_putmem(source, &words[i], n * sizeof(std::uint64_t), me);
+      reduce(GSHMEM_TEAM_WORLD, dest, source, n);
+      gshmem_getmem(&words[i], dest, n * sizeof(std::uint64_t), me);
+      check_fault();
+    }
   }
 
-  /// Makes room of what all PEs have given back, and grows the heap where that is not enough on any
-  /// of them. Streams end first: a kernel may use a block that Python has dropped already.
+  /// Makes room of what no PE has a block in, and grows the heap where that is not enough on any of
+  /// them. Streams end first: a kernel may use a block that Python has dropped already.
   void renew(std::size_t bytes, c10::Device device) {
     begin();
-    if (device.is_cuda())
-      c10::impl::VirtualGuardImpl(device.type()).synchronizeDevice(device.index());
-    std::vector<std::uint64_t> words(kWords);
-    std::uint64_t sizes = 14695981039346656037U;  // FNV-1a
-    for (const auto& block : blocks_) sizes = (sizes ^ block.bytes) * 1099511628211U;
-    const std::uint64_t description[kDescription] = {blocks_.size(), ~blocks_.size(), sizes,
-                                                     ~sizes};
-    std::copy_n(description, kDescription, words.data());
-    const std::size_t most = std::min(blocks_.size(), (kWords - kDescription) * 64);
-    for (std::size_t i = 0; i < most; ++i) {
-      if (blocks_[i].given) words[kDescription + i / 64] |= std::uint64_t{1} << i % 64;
-    }
-    combine(words, gshmem_uint64_and_reduce);
-    if (std::equal(description, description + kDescription, words.data())) {
-      std::vector<Block> rest;
-      for (std::size_t i = 0; i < blocks_.size(); ++i) {
-        if (i < most && words[kDescription + i / 64] >> i % 64 & 1) {
-          add_room(blocks_[i].base, blocks_[i].bytes);
-        } else {
-          rest.push_back(blocks_[i]);
-        }
+    synchronize(device);
+    room_.clear();
+    for (const auto& [base, size] : parts_) {
+      const std::size_t units = size / kUnit;
+      std::vector<std::uint64_t> used((units + 63) / 64);  // a bit for each unit
+      for (auto block = blocks_.lower_bound(base);
+           block != blocks_.end() && block->first < base + size; ++block) {
+        const auto first = static_cast<std::size_t>(block->first - base) / kUnit;
+        for (std::size_t i = first; i < first + block->second / kUnit; ++i)
+          used[i / 64] |= std::uint64_t{1} << i % 64;
       }
-      blocks_ = std::move(rest);
-    } else {
-      TORCH_WARN_ONCE(
-          "the ranks have allocated different symmetric tensors: memory that they free is not used "
-          "again");
+      combine(used, gshmem_uint64_or_reduce);
+      for (std::size_t i = 0; i < units; ++i) {
+        if (used[i / 64] >> i % 64 & 1) continue;
+        const std::size_t first = i;
+        while (i < units && !(used[i / 64] >> i % 64 & 1)) ++i;
+        add(room_, base + first * kUnit, (i - first) * kUnit);
+      }
     }
     const bool fits = std::any_of(room_.begin(), room_.end(),
                                   [&](const auto& room) { return room.second >= bytes; });
@@ -186,8 +179,8 @@ class Pool {
 
   std::mutex mutex_;
   char* anchor_ = nullptr;
-  std::map<char*, std::size_t> room_;  // parts that follow each other are one
-  std::vector<Block> blocks_;          // in the order in which they were taken
+  Ranges parts_, room_;                  // both begin and end at whole units of a part
+  std::map<char*, std::size_t> blocks_;  // that are taken
 };
 
 }  // namespace gshmem_torch
