@@ -55,8 +55,9 @@ MUTATIONS = [
     mutation("late_no_fence_before_a_register", "network/post.h",
              "    if (has_register(posting.traits())) queue_fence(posting.traits());\n", "", MODEL,
              NOT_THERE),
-    mutation("fence_reaches_the_gpu_only", "network/queue.h", "  if (traits & abi::QueueTraits::kGpuMemory) {",
-             "  if (traits != 0) {", MODEL,
+    mutation("fence_reaches_the_gpu_only", "network/queue.h",
+             "  if (traits & abi::QueueTraits::kGpuMemory) {\n    GSHMEM_NO_UNROLL\n    do {\n      fence_release_gpu();",
+             "  if (traits != 0) {\n    GSHMEM_NO_UNROLL\n    do {\n      fence_release_gpu();", MODEL,
              NOT_THERE + "|are not what it has put|seen before its record"),
     mutation("doorbell_passes_its_record", "network/queue.h",
              "    if (traits & abi::QueueTraits::kRecordFirst) queue_fence(traits);\n", "", MODEL,
@@ -543,8 +544,8 @@ MUTATIONS = [
              "return &range;", IS_SYMMETRIC, r"ranges\.is"),
     mutation("byte_after_registered_memory", "pe/p2p.h", "offset >= begin && offset < end",
              "offset >= begin && offset <= end", IS_SYMMETRIC, r"ranges\.is"),
-    mutation("rows_after_a_free_one_are_not_seen", "pe/p2p.h", "if (begin == 0) break;",
-             "if (end == 0) break;", IS_SYMMETRIC, r"ranges\.is"),
+    mutation("rows_after_a_free_one_are_not_seen", "pe/p2p.h",
+             "begin == 0) break;\n    // The row", "end == 0) break;\n    // The row", IS_SYMMETRIC, r"ranges\.is"),
 
     # Images of entries.
     mutation("dump_does_not_wait", "network/wqe.h", "control_unit({Opcode::kDump, 0, 2, abi::kFence})",
