@@ -8,7 +8,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import math
-from typing import Any, NamedTuple, Optional, Sequence, Union
+from typing import Any, Callable, NamedTuple, Optional, Sequence, Union
 
 from ._library import Error, check, function, raise_fault, require
 
@@ -36,6 +36,7 @@ _BY_TYPESTR = {d.typestr.lstrip("<|"): d for d in DTYPES.values() if d.typestr}
 
 
 _job: int = 0  # counts finalize(): arrays of an earlier job have no memory
+_at_end: list[Callable[[], object]] = []  # calls that the end of a job makes
 
 
 def dtype_of(what: Any) -> DType:
@@ -308,6 +309,8 @@ def _jobs_end() -> None:
     global _job
     _job += 1
     Registration._kept.clear()
+    for call in _at_end:
+        call()
 
 
 def check_pe(pe: int, n_pes: Optional[int] = None) -> None:

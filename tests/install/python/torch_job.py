@@ -2,15 +2,20 @@
 
 STORE is a file that does not exist yet, for torch's own rendezvous.
 """
+import gc
 import os
 import sys
+import threading
+import time
 
+import gshmem
 import gshmem.torch
 import torch
 import torch.distributed as dist
 import torch.distributed._symmetric_memory as symm_mem
 
 device = sys.argv[2] if len(sys.argv) > 2 else "cpu"
+os.environ["GSHMEM_TEAMS"] = "8"
 rank, n = int(os.environ["GSHMEM_UID_RANK"]), int(os.environ["GSHMEM_UID_SIZE"])
 torch.set_num_threads(1)
 if device == "cuda":
@@ -78,12 +83,56 @@ equal((pad.dtype, int(pad.to(torch.int64).sum())), (torch.uint32, 0))
 
 # A group of some ranks, in another order of PEs than the job's where there are three.
 pair = dist.new_group([n - 2, n - 1])
+pair_name = "1"
 if rank >= n - 2:
     of_pair = symm_mem.rendezvous(t, pair)
     equal((of_pair.rank, of_pair.world_size), (rank - (n - 2), 2))
     of_pair.barrier()
     equal(of_pair.buffer_ptrs[of_pair.rank], t.data_ptr())
+    # Channels of it are not those of the job's group, whatever the sizes of both.
+    if rank == n - 2:
+        handle.put_signal(n - 1, channel=2)
+    dist.barrier(pair)
+    if rank == n - 1:
+        if device == "cpu":
+            word = 2 * n + n - 2  # of the job's group
+            raises(RuntimeError, "has waited 20 ms",
+                   lambda: of_pair.wait_signal(word % 2, channel=word // 2, timeout_ms=20))
+        handle.wait_signal(n - 2, channel=2)
 dist.barrier()
+for _ in range(6):
+    symm_mem.rendezvous(t, dist.new_group())
+one_more = dist.new_group()
+if rank >= n - 2:
+    raises(RuntimeError, "may be shared in 8 groups", lambda: symm_mem.rendezvous(t, one_more))
+else:
+    raises(RuntimeError, f"rank {n - 2} has done that", lambda: symm_mem.rendezvous(t, one_more))
+
+# Groups of split_group() have a name and a store in common, as these have, which are no more than that. Rank 2 comes
+# while ranks 0 and 1 are underway.
+if n > 2:
+    store = dist.distributed_c10d._get_default_store()
+    ranks = [0, 1] if rank < 2 else list(range(2, n))
+    mine = dist.ProcessGroup(dist.PrefixStore("split", store), ranks.index(rank), len(ranks))
+    mine._set_group_name("split")
+    dist.distributed_c10d._register_process_group("split", mine)
+    dist.distributed_c10d._world.pg_group_ranks[mine] = {each: at for at, each in enumerate(ranks)}
+    s = empty(4)
+    if rank == 1:
+        store.get("rank 2 has come")
+    elif rank == 2:
+        time.sleep(0.3)
+    of_split = symm_mem._SymmetricMemory.rendezvous(s, "split")
+    if rank == 2:
+        store.set("rank 2 has come", "")
+    equal(of_split.buffer_ptrs[of_split.rank], s.data_ptr())
+    s.fill_(rank)
+    of_split.barrier()
+    equal([float(of_split.get_buffer(each, (1,), s.dtype)) for each in range(of_split.world_size)],
+          [float(each) for each in ranks])
+    of_split.barrier()
+    dist.distributed_c10d._unregister_process_group("split")
+    del dist.distributed_c10d._world.pg_group_ranks[mine]
 
 # Collectives of gshmem.
 a, b = empty(6, dtype=torch.int32), empty(6 * n, dtype=torch.int32)
@@ -155,6 +204,33 @@ want = [100 * pe + starts[pe] + row for pe in range(n) for row in range(pe + ran
 equal(room[:len(want), 0], [float(row) for row in want])
 equal(room[len(want):], torch.full((4 * n * n - len(want), 3), -1.0))
 
+# Threads with groups of their own, all of which have all ranks.
+failed = []
+
+
+def reduce_often(group, own):
+    try:
+        for step in range(50):
+            equal(ops.all_reduce_(own.fill_(rank + step), "sum", group.group_name), [sum(range(n)) + n * step] * 50)
+    except BaseException as error:
+        failed.append(error)
+
+
+groups = [dist.new_group() for _ in range(2)]
+threads = [threading.Thread(target=reduce_often, args=(group, empty(50, dtype=torch.int64))) for group in groups]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+equal(failed, [])
+
+# Teams of groups that have ended, and their places in a tensor, are used again.
+for _ in range(10):
+    brief = dist.new_group()
+    equal(ops.all_reduce_(x.fill_(1), "sum", brief.group_name), [float(n)] * 4)
+    dist.destroy_process_group(brief)
+    del brief
+
 # Blocks that ranks free at different times get equal offsets again, also after one that a rank alone has: 3 GB pass
 # through a pool of some parts.
 alone = empty(1000) if rank == 0 else None
@@ -173,11 +249,47 @@ for step in range(100):
     del block
 assert len(places) < 10, f"rank {rank} has had blocks at {len(places)} places"
 
-# A tensor that a rank has alone needs no other one, when there is room.
+# A tensor that a rank has alone needs no other one, when there is room, and Python is not asked again.
 kept = None
 gshmem.torch.reserve(1 << 20)
+t, x = empty(8).fill_(rank), empty(8).fill_(rank + 1)
+init, gshmem.torch.init = gshmem.torch.init, None
 if rank == 0:
     alone = empty(1000).fill_(3)
     equal(float(alone.sum()), 3000.0)
+gshmem.torch.init = init
+dist.barrier()
+
+# Other groups with the names of earlier ones: "1" was of the last two ranks.
+dist.destroy_process_group()
+dist.init_process_group("gloo", store=dist.FileStore(f"{sys.argv[1]}.again", n), rank=rank, world_size=n)
+equal(dist.group.WORLD.group_name, world)
+lower = dist.new_group([0, 1])
+handle = symm_mem.rendezvous(t, world)
+equal(ops.all_reduce_(x, "sum", world), [n * (n + 1) / 2] * 8)
+if rank < 2:
+    equal(lower.group_name, pair_name)
+    equal(symm_mem.rendezvous(t, lower).buffer_ptrs[rank], t.data_ptr())
+    equal(ops.all_reduce_(x.fill_(rank), "sum", lower.group_name), [1.0] * 8)
+dist.barrier()
+
+# After the end of a job its tensors have no memory, and the next one makes another job.
+gshmem.finalize()
+for call in (handle.barrier, lambda: handle.put_signal(right), lambda: handle.buffer_ptrs,
+             lambda: symm_mem.rendezvous(t, world), lambda: ops.all_reduce_(x, "sum", world)):
+    raises(RuntimeError, "gshmem.finalize()", call)
+fresh = [empty(8) for _ in range(20)]
+raises(RuntimeError, "gshmem.finalize()", handle.barrier)
+del t, x, a, b, c, rows, room, splits, got, handle, alone
+gc.collect()
+for u in fresh:  # the old ones had some of their addresses
+    assert symm_mem.rendezvous(u, world)
+handle = symm_mem.rendezvous(u.fill_(rank), world)
+handle.barrier()
+equal(handle.get_buffer(right, (8,), u.dtype), [float(right)] * 8)
+handle.barrier()
+equal(ops.all_reduce_(u, "sum", world), [n * (n - 1) / 2] * 8)
+if rank < 2:
+    equal(ops.all_reduce_(u.fill_(rank), "sum", lower.group_name), [1.0] * 8)
 dist.barrier()
 sys.stdout.write(f"rank {rank} of {n}: passed\n")

@@ -3,6 +3,7 @@ torch_network.py STORE`. STORE is a file that does not exist yet.
 """
 import os
 import sys
+import time
 
 import gshmem.torch
 import torch
@@ -40,5 +41,16 @@ if rank == 0:
 elif rank == n - 1:
     torch.ops.gshmem.wait_for_signal(word, 7, world)
     assert t.tolist() == [42] * 1000, t[0]
+handle.barrier()
+
+# Another group with the tensor has signals of its own: its first barrier waits for the rank that is late.
+other = symm_mem.rendezvous(t, dist.new_group())
+if rank == 0:
+    time.sleep(0.2)
+    t.fill_(77)
+other.barrier()
+if rank > 0:
+    torch.ops.gshmem.get(t, 0, world)
+    assert t.tolist() == [77] * 1000, t[0]
 handle.barrier()
 sys.stdout.write(f"rank {rank} of {n}: passed\n")

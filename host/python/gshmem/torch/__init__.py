@@ -16,6 +16,7 @@ minute; `python -m gshmem.torch` does that ahead. It needs a C++20 compiler and 
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import os
 from typing import Optional
 
@@ -24,6 +25,7 @@ import torch.distributed as dist
 
 import gshmem
 
+from .. import _memory
 from . import _build
 
 if tuple(map(int, torch.__version__.split(".")[:2])) < (2, 9):
@@ -53,7 +55,6 @@ _OPERATIONS_CPU = {
     "two_shot_all_reduce_": lambda input, reduce_op, group_name: torch.ops.gshmem.all_reduce_(input, reduce_op, group_name),
 }
 _library: Optional[torch.library.Library] = None
-_why = ctypes.create_string_buffer(b"")  # torch makes an exception of it
 
 
 def _one_shot(tensor: torch.Tensor, reduce_op: str, group_name: str) -> torch.Tensor:
@@ -89,17 +90,31 @@ def init() -> None:
     if not gshmem.is_initialized():
         if dist.is_initialized():
             rank, size = dist.get_rank(), dist.get_world_size()
-            store = dist.PrefixStore("gshmem", dist.distributed_c10d._get_default_store())
+            store = dist.PrefixStore(f"gshmem/{_memory._job}", dist.distributed_c10d._get_default_store())
             if rank == 0:
                 store.set("uid", gshmem.get_uniqueid())
             gshmem.init(uid=store.get("uid"), rank=rank, size=size,
                         device=torch.cuda.current_device() if device_type == "cuda" else None)
         else:
             gshmem.init()
+    _check_ranks()
+    _take_operations()
+
+
+def _check_ranks() -> None:
     if dist.is_initialized() and (gshmem.my_pe(), gshmem.n_pes()) != (dist.get_rank(), dist.get_world_size()):
         raise RuntimeError(f"rank {dist.get_rank()} of {dist.get_world_size()} is PE {gshmem.my_pe()} of {gshmem.n_pes()}: "
                            "symmetric memory needs equal numbers")
-    _take_operations()
+
+
+def _which(group_name: str) -> str:
+    """What tells a group from others of its name: "world" is the default one, and others have their ranks."""
+    _check_ranks()
+    group = dist.distributed_c10d._resolve_process_group(group_name)
+    if group is dist.group.WORLD:
+        return "world"
+    ranks = dist.distributed_c10d._world.pg_group_ranks.get(group, {})
+    return hashlib.sha256(repr(sorted(ranks, key=lambda rank: ranks[rank])).encode()).hexdigest()[:32]
 
 
 def reserve(nbytes: int) -> None:
@@ -108,16 +123,22 @@ def reserve(nbytes: int) -> None:
     torch.ops.gshmem.reserve(nbytes)
 
 
-@ctypes.CFUNCTYPE(ctypes.c_void_p)
-def _join() -> Optional[int]:
-    global _why
+@ctypes.CFUNCTYPE(ctypes.c_bool, ctypes.c_char_p, ctypes.c_void_p, ctypes.c_size_t)
+def _ask(group_name: Optional[bytes], answer: int, nbytes: int) -> bool:
+    """See `Ask` in symmetric_group.h: the backend's questions."""
+    said, well = "", True
     try:
-        init()
+        if group_name is None:
+            init()
+        else:
+            said = _which(group_name.decode())
     except Exception as error:
-        _why = ctypes.create_string_buffer(str(error).encode())
-        return ctypes.addressof(_why)
-    return None
+        said, well = str(error), False
+    text = said.encode()[:nbytes - 1] + b"\0"
+    ctypes.memmove(answer, text, len(text))
+    return well
 
 
 _backend = ctypes.CDLL(str(_build.library()))
-_backend.gshmem_torch_register(int(device_type == "cuda"), _join)
+_backend.gshmem_torch_register(int(device_type == "cuda"), _ask)
+_memory._at_end.append(_backend.gshmem_torch_job_ended)

@@ -18,7 +18,7 @@ from .. import _paths
 from .._library import SONAME, library as gshmem_library
 
 _HERE = Path(__file__).resolve().parent
-_SOURCES = ("backend.cpp", "symmetric_memory.h", "symmetric_pool.h")
+_SOURCES = ("backend.cpp", "symmetric_allocator.h", "symmetric_group.h", "symmetric_memory.h", "symmetric_pool.h")
 
 
 def cache() -> Path:

@@ -2,7 +2,7 @@
 // gshmem/torch/__init__.py has it compiled for the torch that is there, without CUDA's headers: a
 // tensor's device says whether a call is left in torch's current stream or made at once, in CPU
 // mode.
-#include "symmetric_memory.h"
+#include "symmetric_allocator.h"
 
 #include <torch/library.h>
 
@@ -57,27 +57,8 @@ struct Operand {
   gshmemx_stream_t stream;
 };
 
-/// The team of a group's PEs: the world, or one that the first call makes.
-gshmem_team_t team_of(const Operand& operand, const std::string& group_name) {
-  static std::map<std::string, gshmem_team_t> teams;
-  const auto known = teams.find(group_name);
-  if (known != teams.end()) return known->second;
-  const Group& group = operand.memory->group();
-  bool world = group.size == gshmem_n_pes();
-  for (int rank = 0; rank < group.size; ++rank)
-    world = world && group.pes[static_cast<std::size_t>(rank)] == rank;
-  gshmem_team_t team = GSHMEM_TEAM_WORLD;
-  if (!world) {
-    gshmemx_team_uniqueid_t id = 0;
-    if (group.rank == 0) gshmemx_team_get_uniqueid(&id);
-    gshmem_team_config_t config = GSHMEM_TEAM_CONFIG_INITIALIZER;
-    config.uniqueid = share(group_name, id)[0];
-    gshmemx_team_init(&team, &config, GSHMEMX_TEAM_UNIQUEID, group.size, group.rank);
-    check_fault();
-    TORCH_CHECK(team != GSHMEM_TEAM_INVALID, "no team for group ", group_name,
-                ": GSHMEM_TEAMS is the most there are");
-  }
-  return teams[group_name] = team;
+gshmem_team_t team_of(const Operand& operand) {
+  return Groups::get().team_of(*operand.memory->group().members, operand.memory->get_device());
 }
 
 /// `part` is apart from `whole`, or this rank's own part of it. Null: it may not be that either.
@@ -95,8 +76,8 @@ void check_status(int status, const char* call) {
 
 /// A collective may write to a member that has not entered yet, whose stream may still use its
 /// `out`.
-gshmem_team_t enter(const Operand& operand, const std::string& group_name, const char* call) {
-  const gshmem_team_t team = team_of(operand, group_name);
+gshmem_team_t enter(const Operand& operand, const char* call) {
+  const gshmem_team_t team = team_of(operand);
   check_status(gshmemx_team_sync_on_stream(team, operand.stream), call);
   return team;
 }
@@ -169,7 +150,7 @@ at::Tensor reduce_to(const at::Tensor& input, const std::string& op, const std::
   // In place no member can write before all have entered, because their elements are what it reads.
   // All members see that alike, where each does not have another part.
   const bool in_place = !scatter && dest.address == source.address;
-  const gshmem_team_t team = in_place ? team_of(source, group) : enter(source, group, call);
+  const gshmem_team_t team = in_place ? team_of(source) : enter(source, call);
   check_status(reduce(team, dest.address, source.address, count, source.stream), call);
   if (op == "avg") out.div_(static_cast<std::int64_t>(source.members()));
   return out;
@@ -198,7 +179,7 @@ at::Tensor all_gather_out(const at::Tensor& input, std::string group, at::Tensor
               " bytes, out ", dest.bytes);
   const auto rank = static_cast<std::size_t>(source.memory->get_rank());
   check_overlap(dest, source, dest.address + rank * source.bytes, "all_gather");
-  const gshmem_team_t team = enter(source, group, "all_gather");
+  const gshmem_team_t team = enter(source, "all_gather");
   check_status(gshmemx_fcollectmem_on_stream(team, dest.address, source.address, source.bytes,
                                              source.stream),
                "all_gather");
@@ -211,7 +192,7 @@ at::Tensor all_to_all(const at::Tensor& input, at::Tensor out, std::string group
               "all_to_all: input has ", source.bytes, " bytes and out ", dest.bytes, ", for ",
               source.members(), " ranks");
   check_overlap(source, dest, nullptr, "all_to_all");
-  const gshmem_team_t team = enter(source, group, "all_to_all");
+  const gshmem_team_t team = enter(source, "all_to_all");
   check_status(gshmemx_alltoallmem_on_stream(team, dest.address, source.address,
                                              source.bytes / source.members(), source.stream),
                "all_to_all");
@@ -222,7 +203,7 @@ at::Tensor broadcast(at::Tensor tensor, std::int64_t root, std::string group) {
   const Operand all(tensor, group, "tensor");
   TORCH_CHECK(root >= 0 && root < all.memory->get_world_size(), "broadcast: root ", root,
               " is out of range [0, ", all.members(), ")");
-  const gshmem_team_t team = enter(all, group, "broadcast");
+  const gshmem_team_t team = enter(all, "broadcast");
   check_status(gshmemx_broadcastmem_on_stream(team, all.address, all.address, all.bytes,
                                               static_cast<int>(root), all.stream),
                "broadcast");
@@ -247,7 +228,7 @@ void all_to_all_vdev(const at::Tensor& input, at::Tensor out, const at::Tensor& 
                   input.stride(0) == out.stride(0),
               "all_to_all_vdev: rows of input and of out differ");
   const auto row = static_cast<std::size_t>(input.stride(0)) * input.element_size();
-  const gshmem_team_t team = team_of(source, group);
+  const gshmem_team_t team = team_of(source);
   check_status(gshmemx_barrier_on_stream(team, source.stream), "all_to_all_vdev");
   in_splits.cpu();  // waits for the stream: now the splits of all ranks are there
   at::Tensor result = at::empty({2, static_cast<std::int64_t>(n)}, at::kLong);
@@ -389,11 +370,19 @@ TORCH_LIBRARY(gshmem, m) {
 
 /// Makes the backend known. `cuda` is 1 if "GSHMEM" is for tensors of GPUs, and 0 in CPU mode.
 extern "C" __attribute__((visibility("default"))) void gshmem_torch_register(
-    int cuda, gshmem_torch::Join join) {
+    int cuda, gshmem_torch::Ask ask) {
   auto& allocator = gshmem_torch::allocator_of(cuda ? c10::DeviceType::CUDA : c10::DeviceType::CPU);
-  allocator.join = join;
+  gshmem_torch::python() = ask;
   c10d::symmetric_memory::register_availability(
       "GSHMEM", c10::intrusive_ptr<c10d::symmetric_memory::SymmetricMemoryAllocator>::reclaim_copy(
                     &allocator));
   if (cuda) gshmem_torch::register_mempool_allocator();
+}
+
+/// The job has ended: of what is left of it, each use is an error.
+extern "C" __attribute__((visibility("default"))) void gshmem_torch_job_ended() {
+  gshmem_torch::Pool::get().reset();
+  gshmem_torch::Groups::get().reset();
+  for (const auto type : {c10::DeviceType::CPU, c10::DeviceType::CUDA})
+    gshmem_torch::allocator_of(type).reset();
 }

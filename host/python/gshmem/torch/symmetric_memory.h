@@ -1,19 +1,17 @@
-// The two classes that torch asks of a backend of symmetric memory: what allocates, and what a
-// group has of an allocation after its rendezvous. Included by backend.cpp. A block is the tensor's
-// memory, the signal pad for kernels of torch and of users, the words of put_signal, wait_signal
-// and barrier, and arrays of pointers for kernels.
+// The class that torch asks of a backend for what a group has of an allocation after its
+// rendezvous. Included by symmetric_allocator.h. A block is the tensor's memory, the signal pad for
+// kernels of torch and of users, and for each group the words of put_signal, wait_signal and
+// barrier, and arrays of pointers for kernels.
 #pragma once
 
-#include "symmetric_pool.h"
+#include "symmetric_group.h"
 
 #include <ATen/ATen.h>
-#include <c10/core/DeviceGuard.h>
 #include <torch/csrc/api/include/torch/version.h>
-#include <torch/csrc/distributed/c10d/GroupRegistry.hpp>
-#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <torch/csrc/distributed/c10d/symm_mem/CUDASymmetricMemoryTypes.hpp>
 #include <torch/csrc/distributed/c10d/symm_mem/SymmetricMemory.hpp>
 
+#include <bit>
 #include <chrono>
 #include <cstring>
 #include <memory>
@@ -56,11 +54,12 @@ struct Layout {
         pad(round_up(bytes, Pool::kAlign)),
         pad_size(pad_bytes()),
         words(pad + round_up(pad_size, Pool::kAlign)),
-        arrays(words + 2 * count() * sizeof(std::uint64_t)),
+        arrays(words + kGroups * words_bytes()),
         array_bytes(static_cast<std::size_t>(gshmem_n_pes()) * (2 * sizeof(void*) + sizeof(int))),
         end(arrays + kGroups * round_up(array_bytes, 16)) {}
-  /// The pad has so many words. There are as many of ours for put_signal, and again for barriers.
+  /// The pad has so many words. A group has as many for put_signal, and again for barriers.
   std::size_t count() const { return pad_size / sizeof(std::uint32_t); }
+  std::size_t words_bytes() const { return 2 * count() * sizeof(std::uint64_t); }
 
   static constexpr std::size_t kGroups = 8;  // that a tensor may be shared in
   std::size_t size, pad, pad_size, words, arrays, array_bytes, end;
@@ -68,10 +67,13 @@ struct Layout {
 
 /// A group, and the blocks of its members for one tensor.
 struct Group {
+  std::shared_ptr<Members> members;  // shared with Groups: of the objects that use it
   int rank = 0;
   int size = 0;
+  std::size_t place = 0;             // of its words and arrays in this PE's block
   std::vector<int> pes;              // of the members
   std::vector<char*> symmetric;      // the block of each, as an address of this PE's heap
+  std::vector<std::size_t> words;    // where this group's words are in the block of each
   std::vector<void*> buffers, pads;  // mapped addresses, null where a PE's heap is not mapped
   void** buffers_dev = nullptr;      // the same in the block
   void** pads_dev = nullptr;
@@ -87,85 +89,99 @@ struct Allocation {
       : layout(bytes),
         device(where),
         default_group(std::move(group)),
+        job(Pool::get().job()),
         base(Pool::get().take(layout.end, where)) {
-    const std::vector<char> zeros(layout.arrays - layout.pad);
+    const std::vector<char> zeros(layout.pad_size);
     gshmem_putmem(base + layout.pad, zeros.data(), zeros.size(), gshmem_my_pe());
     check_fault();
   }
-  ~Allocation() { Pool::get().give(base); }
+  ~Allocation() { Pool::get().give(base, job); }
   Allocation(const Allocation&) = delete;
   Allocation& operator=(const Allocation&) = delete;
 
   Layout layout;
   c10::Device device;
   std::optional<std::string> default_group;
+  std::uint64_t job;
   char* base;
-  std::map<std::string, std::shared_ptr<Group>> groups;
-  std::map<std::pair<std::string, std::size_t>, c10::weak_intrusive_ptr<symm::SymmetricMemory>>
+  std::mutex mutex;          // of what follows
+  std::uint64_t places = 0;  // of words and arrays, that groups have: a bit for each
+  std::map<const Members*, std::shared_ptr<Group>> groups;
+  std::map<std::pair<const Members*, std::size_t>, c10::weak_intrusive_ptr<symm::SymmetricMemory>>
       handles;
 };
 
-/// How many calls of share() a group has made: a name for the next one.
-inline std::uint64_t& shared(const std::string& group_name) {
-  static std::map<std::string, std::uint64_t> calls;
-  return calls[group_name];
-}
-
-/// Sends `mine` to all members by the store of the process group, and returns theirs by rank.
-/// Members make calls in the same order.
-template <class T>
-std::vector<T> share(const std::string& group_name, const T& mine) {
-  const auto group = c10d::resolve_process_group(group_name);
-  const auto store = group->getStore();
-  const std::string prefix = "gshmem/" + std::to_string(shared(group_name)++) + "/";
-  const auto* bytes = reinterpret_cast<const std::uint8_t*>(&mine);
-  store->set(prefix + std::to_string(group->getRank()),
-             std::vector<std::uint8_t>(bytes, bytes + sizeof(T)));
-  std::vector<T> all(static_cast<std::size_t>(group->getSize()));
-  for (std::size_t rank = 0; rank < all.size(); ++rank) {
-    const auto got = store->get(prefix + std::to_string(rank));
-    TORCH_CHECK(got.size() == sizeof(T), "group ", group_name, ": rank ", rank,
-                " is in another call");
-    std::memcpy(&all[rank], got.data(), sizeof(T));
+/// A place that no group has, or that one had which has ended. Layout::kGroups: there is none.
+inline std::size_t take_place(Allocation& allocation) {
+  const std::lock_guard lock(allocation.mutex);
+  for (auto each = allocation.groups.begin(); each != allocation.groups.end();) {
+    const auto& group = each->second;
+    if (group.use_count() > 1 || !group->members->group.expired()) {
+      ++each;
+      continue;
+    }
+    synchronize(allocation.device);  // its last calls may be in streams still
+    allocation.places &= ~(std::uint64_t{1} << group->place);
+    each = allocation.groups.erase(each);
   }
-  return all;
+  const auto place = static_cast<std::size_t>(std::countr_one(allocation.places));
+  if (place < Layout::kGroups) allocation.places |= std::uint64_t{1} << place;
+  return place;
 }
 
 /// Collective over the group.
-inline std::shared_ptr<Group> join_group(const std::string& name, Allocation& allocation) {
+inline std::shared_ptr<Group> join_group(std::shared_ptr<Members> members_of_group,
+                                         Allocation& allocation) {
   struct Member {
     std::int64_t pe, offset;
-    std::uint64_t size;
+    std::uint64_t size, place;
   };
   char* anchor = Pool::get().anchor();
   const Layout& layout = allocation.layout;
   const auto group = std::make_shared<Group>();
-  group->rank = c10d::resolve_process_group(name)->getRank();
-  const auto members = share(name, Member{gshmem_my_pe(), allocation.base - anchor, layout.size});
-  group->size = static_cast<int>(members.size());
+  group->members = std::move(members_of_group);
+  group->rank = group->members->rank;
+  group->size = group->members->size;
+  const std::size_t place = take_place(allocation);
+  group->place = place;
+  const int me = gshmem_my_pe();
+  if (place < Layout::kGroups) {
+    const std::vector<char> zeros(layout.words_bytes());
+    gshmem_putmem(allocation.base + layout.words + place * zeros.size(), zeros.data(), zeros.size(),
+                  me);
+    check_fault();
+  }
+  const auto members =
+      share(*group->members, Member{me, allocation.base - anchor, layout.size, place});
+  const bool agreed = std::all_of(members.begin(), members.end(), [&](const Member& member) {
+    return member.size == layout.size && member.place < Layout::kGroups;
+  });
+  if (!agreed && place < Layout::kGroups) {
+    const std::lock_guard lock(allocation.mutex);
+    allocation.places &= ~(std::uint64_t{1} << place);
+  }
   for (int rank = 0; rank < group->size; ++rank) {
     const Member& member = members[static_cast<std::size_t>(rank)];
     TORCH_CHECK(member.size == layout.size, "rendezvous: the tensor of rank ", rank, " has ",
                 member.size, " bytes, that of this rank ", layout.size);
+    TORCH_CHECK(member.place < Layout::kGroups, "rendezvous: a tensor may be shared in ",
+                Layout::kGroups, " groups, and rank ", rank, " has done that");
     char* symmetric = anchor + member.offset;
     auto* mapped = static_cast<char*>(gshmem_ptr(symmetric, static_cast<int>(member.pe)));
     group->pes.push_back(static_cast<int>(member.pe));
     group->symmetric.push_back(symmetric);
+    group->words.push_back(layout.words + member.place * layout.words_bytes());
     group->buffers.push_back(mapped);
     group->pads.push_back(mapped ? mapped + layout.pad : nullptr);
     group->mapped = group->mapped && mapped;
     group->alike = group->alike && symmetric == allocation.base;
   }
   group->consumed.resize(2 * layout.count());
-  TORCH_CHECK(allocation.groups.size() < Layout::kGroups, "rendezvous: a tensor may be shared in ",
-              Layout::kGroups, " groups");
   const std::size_t n = group->pes.size();
-  char* arrays =
-      allocation.base + layout.arrays + allocation.groups.size() * round_up(layout.array_bytes, 16);
+  char* arrays = allocation.base + layout.arrays + place * round_up(layout.array_bytes, 16);
   group->buffers_dev = reinterpret_cast<void**>(arrays);
   group->pads_dev = group->buffers_dev + n;
   group->pes_dev = reinterpret_cast<int*>(group->pads_dev + n);
-  const int me = gshmem_my_pe();
   gshmem_putmem(group->buffers_dev, group->buffers.data(), n * sizeof(void*), me);
   gshmem_putmem(group->pads_dev, group->pads.data(), n * sizeof(void*), me);
   gshmem_putmem(group->pes_dev, group->pes.data(), n * sizeof(int), me);
@@ -178,10 +194,10 @@ class Memory : public symm::SymmetricMemory {
   Memory(std::shared_ptr<Allocation> allocation, std::shared_ptr<Group> group, std::size_t offset)
       : allocation_(std::move(allocation)), group_(std::move(group)), offset_(offset) {}
 
-  std::vector<void*> get_buffer_ptrs() override { return group_->buffers; }
-  std::vector<void*> get_signal_pad_ptrs() override { return group_->pads; }
-  void** get_buffer_ptrs_dev() override { return group_->buffers_dev; }
-  void** get_signal_pad_ptrs_dev() override { return group_->pads_dev; }
+  std::vector<void*> get_buffer_ptrs() override { return group().buffers; }
+  std::vector<void*> get_signal_pad_ptrs() override { return group().pads; }
+  void** get_buffer_ptrs_dev() override { return group().buffers_dev; }
+  void** get_signal_pad_ptrs_dev() override { return group().pads_dev; }
   std::size_t get_buffer_size() override { return allocation_->layout.size; }
   std::size_t get_signal_pad_size() { return allocation_->layout.pad_size; }
   std::size_t get_offset() override { return offset_; }
@@ -191,11 +207,12 @@ class Memory : public symm::SymmetricMemory {
   int get_world_size() override { return group_->size; }
   c10::Device get_device() override { return allocation_->device; }
   const std::vector<int>& get_rank_to_global_rank() override { return group_->pes; }
-  int* get_rank_to_global_rank_dev() override { return group_->pes_dev; }
+  int* get_rank_to_global_rank_dev() override { return group().pes_dev; }
   bool world_within_direct_access() override { return group_->mapped; }
 
   /// In rounds, of which each doubles how many members are known to have come.
   void barrier(int channel, std::size_t timeout_ms) override {
+    Pool::get().check(allocation_->job);
     const std::size_t first = allocation_->layout.count() + word(channel, 0);
     std::size_t round = 0;
     for (int step = 1; step < group_->size; step *= 2, ++round) {
@@ -221,7 +238,11 @@ class Memory : public symm::SymmetricMemory {
     allocation_.reset();
   }
 
-  const Group& group() const { return *group_; }
+  /// Throws after the end of the job.
+  const Group& group() const {
+    Pool::get().check(allocation_->job);
+    return *group_;
+  }
   /// An address of this tensor on another member, as one of this PE's heap.
   char* symmetric(int rank, const void* mine) const {
     check_rank(rank);
@@ -231,6 +252,7 @@ class Memory : public symm::SymmetricMemory {
 
  private:
   void check_rank(int rank) const {
+    Pool::get().check(allocation_->job);
     TORCH_CHECK(rank >= 0 && rank < group_->size, "rank ", rank, " is out of range [0, ",
                 group_->size, ")");
   }
@@ -244,8 +266,8 @@ class Memory : public symm::SymmetricMemory {
   }
 
   std::uint64_t* word_of(int rank, std::size_t index) const {
-    return reinterpret_cast<std::uint64_t*>(group_->symmetric[static_cast<std::size_t>(rank)] +
-                                            allocation_->layout.words) +
+    const auto member = static_cast<std::size_t>(rank);
+    return reinterpret_cast<std::uint64_t*>(group_->symmetric[member] + group_->words[member]) +
            index;
   }
 
@@ -287,103 +309,6 @@ class Memory : public symm::SymmetricMemory {
   std::shared_ptr<Allocation> allocation_;
   std::shared_ptr<Group> group_;
   std::size_t offset_;
-};
-
-/// Makes this process a PE, where it is none; null, or why that failed. Python sets it.
-using Join = const char* (*)();
-
-class Allocator : public symm::SymmetricMemoryAllocator {
- public:
-  explicit Allocator(c10::DeviceType type) : type_(type) {}
-
-  /// The first call is collective, and so is one that finds no room in the pool.
-  void* alloc(std::size_t bytes, int device_idx,
-              const std::optional<std::string>& group_name) override {
-    const c10::Device device(
-        type_, static_cast<c10::DeviceIndex>(type_ == c10::DeviceType::CPU ? -1 : device_idx));
-    const c10::OptionalDeviceGuard guard(device.is_cuda() ? std::optional(device) : std::nullopt);
-    if (const char* why = join ? join() : nullptr) TORCH_CHECK(false, "GSHMEM: ", why);
-    const auto where = device.is_cuda() ? guard.current_device().value() : device;
-    TORCH_CHECK(is_place(where), "symmetric memory is on ", *place_,
-                ", the GPU of this rank, and not on ", where);
-    auto allocation = std::make_shared<Allocation>(bytes, where, group_name);
-    char* base = allocation->base;
-    const std::lock_guard lock(mutex_);
-    allocations_[base] = std::move(allocation);
-    return base;
-  }
-
-  void free(void* ptr) override {
-    std::shared_ptr<Allocation> last;  // given back outside of the lock
-    const std::lock_guard lock(mutex_);
-    const auto found = allocations_.find(static_cast<char*>(ptr));
-    if (found == allocations_.end()) return;
-    last = std::move(found->second);
-    allocations_.erase(found);
-  }
-
-  std::size_t get_alloc_size(void* ptr) override {
-    const auto allocation = find(ptr);
-    TORCH_CHECK(allocation, ptr, " is not in a tensor of symm_mem.empty()");
-    return allocation->layout.size;
-  }
-
-  bool has_allocation(void* ptr) { return find(ptr) != nullptr; }  // virtual since torch 2.10
-
-  /// Null for other memory, as torch's own backend.
-  c10::intrusive_ptr<symm::SymmetricMemory> rendezvous(
-      void* ptr, const std::optional<std::string>& group_name) override {
-    const auto allocation = find(ptr);
-    if (!allocation) return nullptr;
-    const auto& name = group_name ? group_name : allocation->default_group;
-    TORCH_CHECK(name, "rendezvous: the tensor was made without a group, so pass one");
-    const auto offset = static_cast<std::size_t>(static_cast<char*>(ptr) - allocation->base);
-    const auto known = allocation->handles.find({*name, offset});
-    if (known != allocation->handles.end()) {
-      if (auto handle = known->second.lock()) return handle;
-      allocation->handles.erase(known);
-    }
-    auto& group = allocation->groups[*name];
-    if (!group) {
-      allocation->groups.erase(*name);
-      auto joined = join_group(*name, *allocation);
-      allocation->groups[*name] = std::move(joined);
-    }
-    c10::intrusive_ptr<symm::SymmetricMemory> handle =
-        c10::make_intrusive<Memory>(allocation, allocation->groups[*name], offset);
-    allocation->handles.emplace(std::pair(*name, offset),
-                                c10::weak_intrusive_ptr<symm::SymmetricMemory>(handle));
-    return handle;
-  }
-
-  bool has_multicast_support(int) override { return false; }
-  c10::DeviceType supported_device_type() override { return type_; }
-  std::string name() override { return "GSHMEM"; }
-
-  Join join = nullptr;
-
- private:
-  std::shared_ptr<Allocation> find(const void* ptr) {
-    const std::lock_guard lock(mutex_);
-    const auto* address = static_cast<const char*>(ptr);
-    auto next = allocations_.upper_bound(const_cast<char*>(address));
-    if (next == allocations_.begin()) return nullptr;
-    const auto& [base, allocation] = *std::prev(next);
-    return address < base + std::max<std::size_t>(allocation->layout.size, 1) ? allocation
-                                                                              : nullptr;
-  }
-
-  /// The heap is on one device: that of the first tensor.
-  bool is_place(c10::Device device) {
-    const std::lock_guard lock(mutex_);
-    if (!place_) place_ = device;
-    return *place_ == device;
-  }
-
-  c10::DeviceType type_;
-  std::mutex mutex_;
-  std::optional<c10::Device> place_;
-  std::map<char*, std::shared_ptr<Allocation>> allocations_;
 };
 
 }  // namespace gshmem_torch

@@ -1,5 +1,5 @@
 // The memory of symmetric tensors: parts of the heap, from which every PE takes blocks alone.
-// Included by symmetric_memory.h. Invariant: PEs that take blocks of the same sizes in the same
+// Included by symmetric_group.h. Invariant: PEs that take blocks of the same sizes in the same
 // order get the same offsets, whenever each of them gives its blocks back. Python's garbage
 // collector runs at another time on each PE, so a block that is given back is room again only when
 // all PEs renew the pool together. They do that when a block finds no room.
@@ -12,6 +12,7 @@
 #include <c10/util/Exception.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -48,6 +49,24 @@ class Pool {
     return pool;
   }
 
+  /// How many jobs have ended. Blocks of an earlier one have no memory.
+  std::uint64_t job() const { return job_; }
+
+  void check(std::uint64_t job) const {
+    TORCH_CHECK(job == job_ && gshmemx_init_status() >= kInitialized,
+                "the tensor's memory was given back by gshmem.finalize()");
+  }
+
+  /// The job has ended, and with it its heap.
+  void reset() {
+    const std::lock_guard lock(mutex_);
+    ++job_;
+    anchor_ = nullptr;
+    parts_.clear();
+    room_.clear();
+    blocks_.clear();
+  }
+
   /// The first call is collective, and so is one that finds no room.
   char* take(std::size_t bytes, c10::Device device) {
     const std::lock_guard lock(mutex_);
@@ -62,10 +81,10 @@ class Pool {
     return base;
   }
 
-  /// Local, also after the end of the job.
-  void give(char* base) {
+  /// Local, also after the end of the job that the block is of.
+  void give(char* base, std::uint64_t job) {
     const std::lock_guard lock(mutex_);
-    blocks_.erase(base);
+    if (job == job_) blocks_.erase(base);
   }
 
   /// Collective: adds a part with room for `bytes`, so that the next blocks need no other PE.
@@ -84,6 +103,7 @@ class Pool {
  private:
   using Ranges = std::map<char*, std::size_t>;  // ranges that follow each other are one
 
+  static constexpr int kInitialized = 2;       // gshmemx_init_status
   static constexpr std::size_t kWords = 4096;  // that PEs combine at a time
 
   char* cut(std::size_t bytes) {
@@ -178,6 +198,7 @@ class Pool {
   }
 
   std::mutex mutex_;
+  std::atomic<std::uint64_t> job_ = 0;
   char* anchor_ = nullptr;
   Ranges parts_, room_;                  // both begin and end at whole units of a part
   std::map<char*, std::size_t> blocks_;  // that are taken
