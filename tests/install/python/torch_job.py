@@ -193,6 +193,20 @@ elif rank == 1:
     equal(x, [42.0] * 4)
 dist.barrier()
 
+# A signal pad has signals, too.
+pads = symm_mem.rendezvous(x, world)
+pad = pads.get_signal_pad(rank, (4,), torch.uint32, 2)
+dist.barrier()
+if rank == 0:
+    ops.put_with_signal(x.fill_(43), pad, 7, 1, world)
+elif rank == 1:
+    ops.wait_for_signal(pad, 7, world)
+    equal(x, [43.0] * 4)
+    equal(pad.to(torch.int64), [7, 0, 0, 0])
+raises(RuntimeError, "signal has 4 bytes", lambda: ops.wait_for_signal(pad[:1], 7, world))
+raises(RuntimeError, "that 8 divides", lambda: ops.wait_for_signal(pad[1:], 7, world))
+dist.barrier()
+
 rows, room = empty(4 * n, 3), empty(4 * n * n, 3).fill_(-1)
 splits, got = empty(n, dtype=torch.int64), empty(2, n, dtype=torch.int64)
 splits.copy_(torch.arange(n) + rank)

@@ -33,11 +33,14 @@ Allocator& allocator_of(c10::DeviceType type) {
 /// A tensor of an operation, with what its group knows of it. The first one of a group is a
 /// rendezvous.
 struct Operand {
-  Operand(const at::Tensor& tensor, const std::string& group_name, const char* name)
+  Operand(const at::Tensor& tensor, const std::string& group_name, const char* name,
+          bool is_signal = false)
       : address(static_cast<char*>(tensor.data_ptr())), bytes(tensor.nbytes()) {
     TORCH_CHECK(tensor.is_contiguous(), name, " has gaps: it has to be contiguous");
-    handle = allocator_of(tensor.device().type())
-                 .rendezvous(tensor.storage().data_ptr().get(), group_name);
+    Allocator& allocator = allocator_of(tensor.device().type());
+    void* storage = tensor.storage().data_ptr().get();
+    handle = is_signal ? allocator.rendezvous_word(storage, group_name)
+                       : allocator.rendezvous(storage, group_name);
     TORCH_CHECK(handle, name,
                 " is not in GSHMEM's symmetric memory: make it with symm_mem.empty() after ",
                 "symm_mem.set_backend(\"GSHMEM\")");
@@ -262,8 +265,9 @@ void all_to_all_vdev(const at::Tensor& input, at::Tensor out, const at::Tensor& 
 // NVSHMEM.
 
 struct OneSided {
-  OneSided(const at::Tensor& tensor, std::int64_t peer, const std::string& group)
-      : mine(tensor, group, "tensor"),
+  OneSided(const at::Tensor& tensor, std::int64_t peer, const std::string& group,
+           bool is_signal = false)
+      : mine(tensor, group, is_signal ? "signal" : "tensor", is_signal),
         theirs(mine.memory->symmetric(static_cast<int>(peer), mine.address)),
         pe(mine.memory->group().pes[static_cast<std::size_t>(peer)]) {}
   Operand mine;
@@ -286,28 +290,30 @@ void get(at::Tensor tensor, std::int64_t peer, std::string group) {
   check_fault();
 }
 
-std::uint64_t* signal_word(const OneSided& call, const at::Tensor& signal) {
-  TORCH_CHECK(signal.element_size() == sizeof(std::uint64_t) && signal.numel() > 0,
-              "signal is a tensor whose first element has 64 bits");
-  return reinterpret_cast<std::uint64_t*>(call.theirs);
+/// `address` is on a PE; on all it is at the same place in a block.
+std::uint64_t* signal_word(const Operand& signal, char* address) {
+  TORCH_CHECK(
+      signal.bytes >= sizeof(std::uint64_t) &&
+          reinterpret_cast<std::uintptr_t>(address) % alignof(std::uint64_t) == 0,
+      "signal has ", signal.bytes, " bytes at ", static_cast<void*>(address),
+      ": it takes the first 8 bytes of a tensor or a signal pad, at an address that 8 divides");
+  return reinterpret_cast<std::uint64_t*>(address);
 }
 
 /// The peer's `signal` becomes `value` after the content.
 void put_with_signal(const at::Tensor& tensor, const at::Tensor& signal, std::int64_t value,
                      std::int64_t peer, std::string group) {
-  const OneSided call(tensor, peer, group), word(signal, peer, group);
-  gshmemx_putmem_signal_on_stream(call.theirs, call.mine.address, call.mine.bytes,
-                                  signal_word(word, signal), static_cast<std::uint64_t>(value),
-                                  GSHMEM_SIGNAL_SET, call.pe, call.mine.stream);
+  const OneSided call(tensor, peer, group), word(signal, peer, group, true);
+  gshmemx_putmem_signal_on_stream(
+      call.theirs, call.mine.address, call.mine.bytes, signal_word(word.mine, word.theirs),
+      static_cast<std::uint64_t>(value), GSHMEM_SIGNAL_SET, call.pe, call.mine.stream);
   check_fault();
 }
 
 /// Waits until this rank's `signal` is `value`.
 void wait_for_signal(const at::Tensor& signal, std::int64_t value, std::string group) {
-  const Operand mine(signal, group, "signal");
-  TORCH_CHECK(signal.element_size() == sizeof(std::uint64_t) && signal.numel() > 0,
-              "signal is a tensor whose first element has 64 bits");
-  gshmemx_signal_wait_until_on_stream(reinterpret_cast<std::uint64_t*>(mine.address), GSHMEM_CMP_EQ,
+  const Operand mine(signal, group, "signal", true);
+  gshmemx_signal_wait_until_on_stream(signal_word(mine, mine.address), GSHMEM_CMP_EQ,
                                       static_cast<std::uint64_t>(value), mine.stream);
   check_fault();
 }

@@ -62,6 +62,12 @@ class Allocator : public symm::SymmetricMemoryAllocator {
     return allocation ? handle_of(allocation, ptr, group_name) : nullptr;
   }
 
+  /// Also for a signal pad.
+  c10::intrusive_ptr<symm::SymmetricMemory> rendezvous_word(void* ptr, const std::string& group) {
+    const auto allocation = find(ptr, true);
+    return allocation ? handle_of(allocation, allocation->base, group) : nullptr;
+  }
+
   void reset() {
     const std::lock_guard lock(mutex_);
     joined_ = false;
@@ -105,19 +111,21 @@ class Allocator : public symm::SymmetricMemoryAllocator {
     return handle;
   }
 
-  std::shared_ptr<Allocation> find(const void* ptr) {
+  std::shared_ptr<Allocation> find(const void* ptr, bool with_pad = false) {
     const std::lock_guard lock(mutex_);
-    auto found = find_in(allocations_, ptr);
-    return found ? found : find_in(ended_, ptr);
+    auto found = find_in(allocations_, ptr, with_pad);
+    return found ? found : find_in(ended_, ptr, with_pad);
   }
 
-  static std::shared_ptr<Allocation> find_in(const Allocations& allocations, const void* ptr) {
+  static std::shared_ptr<Allocation> find_in(const Allocations& allocations, const void* ptr,
+                                             bool with_pad) {
     const auto* address = static_cast<const char*>(ptr);
     const auto next = allocations.upper_bound(const_cast<char*>(address));
     if (next == allocations.begin()) return nullptr;
     const auto& [base, allocation] = *std::prev(next);
-    return address < base + std::max<std::size_t>(allocation->layout.size, 1) ? allocation
-                                                                              : nullptr;
+    const Layout& layout = allocation->layout;
+    const std::size_t end = with_pad ? layout.words : std::max<std::size_t>(layout.size, 1);
+    return address < base + end ? allocation : nullptr;
   }
 
   /// The heap is on one device: that of the first tensor.
