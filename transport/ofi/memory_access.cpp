@@ -26,18 +26,18 @@ class HostAccess final : public MemoryAccess {
     return {memory, std::free};
   }
   Ticket start_write(std::uint64_t offset, const void* from, std::size_t bytes) override {
-    void* to = base_ + offset;
+    void* to = address_at(base_, offset);
     if (!store_as_word(to, from, bytes)) std::memcpy(to, from, bytes);
     return kNoTicket;
   }
   Ticket start_read(std::uint64_t offset, void* to, std::size_t bytes) override {
-    void* from = base_ + offset;
+    void* from = address_at(base_, offset);
     if (!load_as_word(to, from, bytes)) std::memcpy(to, from, bytes);
     return kNoTicket;
   }
   bool done(Ticket) override { return true; }
   Ticket start_atomic(std::uint64_t offset, const nic::Wqe& wqe, std::uint64_t* old) override {
-    const std::uint64_t found = nic::carry_out_atomic(base_ + offset, wqe);
+    const std::uint64_t found = nic::carry_out_atomic(address_at(base_, offset), wqe);
     if (old != nullptr) *old = found;
     return kNoTicket;
   }

@@ -13,6 +13,12 @@
 
 namespace gshmem::ofi {
 
+/// Returns the address at an offset from `base`, which counts modulo 2^64: local memory may be
+/// before the heap.
+[[nodiscard]] inline std::uint8_t* address_at(const void* base, std::uint64_t offset) {
+  return reinterpret_cast<std::uint8_t*>(reinterpret_cast<std::uintptr_t>(base) + offset);
+}
+
 /// A copy that may still be running. Call done() for each until it returns true, after a poll().
 using Ticket = std::int64_t;
 inline constexpr Ticket kNoTicket = -1;  ///< its copy is done

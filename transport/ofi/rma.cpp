@@ -209,9 +209,7 @@ ssize_t RmaEngine::post_chunk(const Piece& piece, std::uint64_t flags) {
   const Peer& peer = *operation.peer;
   const Chunk& chunk = piece.chunk;
   const Route& route = peer.routes[piece.rail];
-  // Offsets count modulo 2^64: memory outside of the heap may be before it.
-  void* local =
-      reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(setup_.heap.base) + chunk.local);
+  void* local = address_at(setup_.heap.base, chunk.local);
   void* descriptor = nullptr;
   if (chunk.payload != nullptr) {
     const std::size_t at =
