@@ -79,7 +79,7 @@ GSHMEM_FN bool is_in_batch(const ListWork& work, const Piece& piece) {
   return (at < size) & (piece.bytes <= size - at);
 }
 /// Finds the memory of the next batch, that of the next piece. The table of ranges, which is in
-/// host memory, is not read for each piece.
+/// host memory, is not read again for pieces in the range that was found last.
 GSHMEM_OUTLINE void find_memory(ListWork& work) {
   const ListCall& call = *work.call;
   const Piece& piece = call.list[work.at];

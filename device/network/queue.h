@@ -384,9 +384,9 @@ GSHMEM_FN void queue_fence(std::uint32_t traits) {
   }
 }
 
-/// Fences before entries that name a source outside of this GPU's memory: queue_fence has a narrow
-/// scope if the queue is in it, and stores of this or another thread to that source may be on their
-/// way (PTX ISA, memory consistency model: a scope has to include the reader).
+/// Fences before entries that name a source which may be outside of this GPU's memory: queue_fence
+/// has a narrow scope if the queue is in it, and stores of this or another thread to that source
+/// may be on their way (PTX ISA, memory consistency model: a scope has to include the reader).
 GSHMEM_FN void source_fence(std::uint32_t traits) {
   if (traits & abi::QueueTraits::kGpuMemory) {
     GSHMEM_NO_UNROLL
