@@ -113,7 +113,12 @@ std::optional<Failure> TestPe::post(Queue& queue, abi::Opcode opcode, const void
     const auto counter = static_cast<std::uint16_t>(seen >> 16);
     const auto kind = static_cast<abi::CompletionOpcode>((seen & 0xff) >> 4);
     if (kind == abi::CompletionOpcode::kRequesterError) {
-      return Failure{static_cast<std::uint8_t>(base[queue.place.completion + 55]), counter};
+      // One for a flushed entry may be on its way to the same place: no plain read.
+      auto* syndrome = reinterpret_cast<std::uint32_t*>(base + queue.place.completion + 52);
+      return Failure{
+          static_cast<std::uint8_t>(abi::swap_bytes(
+              std::atomic_ref<std::uint32_t>(*syndrome).load(std::memory_order_relaxed))),
+          counter};
     }
     if (kind == abi::CompletionOpcode::kRequester && counter == index) return {};
   }
