@@ -116,11 +116,11 @@ class Pair:
 
     of_ucx = False
 
-    def __init__(self, folder, *command, prefix=(), **variables):
+    def __init__(self, folder, *command, **variables):
         self.port = free_port()
         self.fabric = f"gshnic_clients_{os.getpid()}_{self.port}"
         self.env = environment(folder, GSHNIC_FABRIC=self.fabric, **variables)
-        self.command = [*prefix, *(str(self.port) if word == "PORT" else word for word in command)]
+        self.command = [str(self.port) if word == "PORT" else word for word in command]
 
     def run(self, *at):
         """Returns the output of each; `at` are the client's further words. Errors: those of run()."""
@@ -208,9 +208,17 @@ def nodes(*settings):
     return [path, "env", "UCX_IB_PCI_RELAXED_ORDERING=off", *settings]
 
 
+def go_to_nodes(**variables):
+    """Goes on where nodes() are made once for all processes of this client: each time takes as long as a small job."""
+    if "GSHNIC_NODES" not in os.environ:
+        command = nodes(sys.executable, "-B", *sys.argv)
+        os.execve(command[0], command, {**os.environ, **variables})
+
+
 def ucx(folder):
     """ucx_perftest over rc_mlx5 and dc_mlx5 (queues and commands of its own by DevX), rc_verbs, ud_mlx5 and ud_verbs"""
     path = program("ucx_perftest", "ucx-utils")
+    go_to_nodes()
     messages = [["am_lat"], ["am_bw", "-D", "zcopy", "-s", "4000"]]
     memory = [["put_lat"], ["put_bw", "-D", "zcopy", "-s", "100000"], ["get", "-D", "zcopy", "-s", "70000"],
               ["get", "-D", "bcopy"], ["fadd"], ["cswap"], ["fadd", "-s", "4"]]
@@ -224,7 +232,7 @@ def ucx(folder):
     for transport, tests in by_transport.items():
         for test in tests:
             one = Pair(folder, path, "-p", "PORT", "-d", "mlx5_0:1", "-x", transport, "-w", "2", "-n",
-                       "20", "-t", *test, prefix=nodes())
+                       "20", "-t", *test)
             one.of_ucx = transport in ("ud_mlx5", "dc_mlx5")
             text, _ = one.run("127.0.0.1")
             need("Final:" in text, f"{transport} {test}: no figures")
@@ -232,14 +240,23 @@ def ucx(folder):
 
 def ucp(folder):
     """ucx_perftest over UCP, which connects its transports by datagrams: tags, memory, atomics, streams"""
-    path = program("ucx_perftest", "ucx-utils")
     tests = [["tag_lat"], ["tag_bw", "-s", "200000"], ["ucp_put_lat"], ["ucp_fadd"], ["stream_lat"]]
-    for transports, profile, chosen in (("rc_mlx5", "ib", tests), ("rc_verbs", "ib", tests[:2]), ("ud_mlx5", "ib", tests),
-                                        ("rc_mlx5", "roce", tests[:2]), ("ud_mlx5", "roce", tests[:2]),
-                                        ("dc_mlx5", "ib", tests), ("dc_mlx5", "roce", tests[:2])):
-        for test in chosen:
-            one = Pair(folder, path, "-p", "PORT", "-w", "2", "-n", "20", "-t", *test, GSHNIC_PROFILE=profile,
-                       prefix=nodes(f"UCX_TLS={transports},ud_mlx5,self", "UCX_NET_DEVICES=mlx5_0:1"))
+    over_ucp(folder, "ib", {"rc_mlx5": tests, "rc_verbs": tests[:2], "ud_mlx5": tests, "dc_mlx5": tests})
+
+
+def ucp_roce(folder):
+    """The same on a port of RoCE"""
+    tests = [["tag_lat"], ["tag_bw", "-s", "200000"]]
+    over_ucp(folder, "roce", {"rc_mlx5": tests, "ud_mlx5": tests, "dc_mlx5": tests})
+
+
+def over_ucp(folder, profile, by_transport):
+    path = program("ucx_perftest", "ucx-utils")
+    go_to_nodes(GSHNIC_PROFILE=profile)
+    for transports, tests in by_transport.items():
+        for test in tests:
+            one = Pair(folder, path, "-p", "PORT", "-w", "2", "-n", "20", "-t", *test,
+                       UCX_TLS=f"{transports},ud_mlx5,self", UCX_NET_DEVICES="mlx5_0:1")
             one.of_ucx = True
             text, _ = one.run("127.0.0.1")
             need("Final:" in text, f"{transports} on {profile} {test}: no figures")
@@ -377,7 +394,7 @@ def rdma_core(folder):
         need(re.search(rf"^{test} .*\n?.* ok$", done.stderr, re.M), f"not {test}")
 
 
-CLIENTS = [devices, devinfo, pingpong, srq_pingpong, perftest, ucx, ucp, openmpi, nixl, rdma_core]
+CLIENTS = [devices, devinfo, pingpong, srq_pingpong, perftest, ucx, ucp, ucp_roce, openmpi, nixl, rdma_core]
 
 
 def main():
