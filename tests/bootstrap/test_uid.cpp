@@ -115,11 +115,11 @@ TEST_CASE("uid_survives_signals_everywhere", "[uid]") {
 
 TEST_CASE("uid_missing_rank_is_named_to_ranks_that_joined", "[uid]") {
   IdChannel channel;
-  const Config config = uid_config(0.3);
+  const Config config = uid_config(2);
   CHECK(run_threads(4, [&](int rank) {
           const gshmemx_uniqueid id = channel.share(rank, 4, config);
           if (rank == 1 || rank == 3) return;
-          expect_error(GSHMEMX_ERROR_TIMEOUT, "init timed out after 0.3 s",
+          expect_error(GSHMEMX_ERROR_TIMEOUT, "init timed out after 2 s",
                        [&] { (void)bootstrap::create_uid(id, rank, 4, config); });
           if (rank != 0) return;
           // The service stays for a while, so that a late rank learns it, too.
@@ -139,15 +139,15 @@ TEST_CASE("uid_timeouts_name_addresses_interfaces_and_the_variable", "[uid]") {
     }
   };
   gshmemx_uniqueid id;
-  bootstrap::make_uniqueid(&id, uid_config(0.3));
+  bootstrap::make_uniqueid(&id, uid_config(2));
   const net::Endpoint root = bootstrap::decode_uniqueid(id).value().roots.front().endpoint;
   expect_texts({"rank 1 did not take part", "listens at " + net::endpoint_text(root),
                 "set GSHMEM_UID_INTERFACE where the unique id is made"},
-               [&] { return bootstrap::create_uid(id, 0, 2, uid_config(0.3)); });
+               [&] { return bootstrap::create_uid(id, 0, 2, uid_config(2)); });
   const std::string address = free_address();
   expect_texts({"rank 1 did not take part", "listens at " + address + " (GSHMEM_UID_ADDRESS)",
                 "this host has ", "lo 127.0.0.1"},
-               [&] { return bootstrap::create(address_config(address, 0, 2, 0.3)); });
+               [&] { return bootstrap::create(address_config(address, 0, 2, 2)); });
   const std::string nobody = free_address();
   expect_texts(
       {"no root service at " + nobody + ": Connection refused for 0.3 s", "this host has ",
@@ -171,10 +171,11 @@ TEST_CASE("uid_root_that_no_rank_joins_ends", "[uid]") {
   const auto join = [](const gshmemx_uniqueid& id) {
     return bootstrap::create_uid(id, 0, 1, uid_config());
   };
-  const gshmemx_uniqueid joined = start(0.2), left_alone = start(0.2), patient = start(0);
+  const gshmemx_uniqueid joined = start(2), left_alone = start(0.2), patient = start(0);
   StderrCapture log;
   const auto rank = join(joined);
-  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  // Past the two seconds of the root that a rank has joined, which stays.
+  std::this_thread::sleep_for(std::chrono::milliseconds(2500));
   const std::vector<std::string> said = log.writes();
   REQUIRE(said.size() == 1);
   CHECK_THAT(said[0], Catch::Contains("ERROR: no rank has come with a unique id of this process "

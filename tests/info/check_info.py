@@ -73,7 +73,7 @@ SELFTEST_FAULTS = [  # rules and adversary of the soft NIC, and the lines that n
      ["transfers .*(asked for memory that it may not touch|get .READ. .*remote access error)",
       WRAP + "waited [3-9][0-9.]* s .*GSHMEM_TIMEOUT=3 allows; .*the queue is in state RESET"]),
     ("wqe=2:port=down", "", ["transfers .*retries exceeded.*mlx5_0 port 1 is down"]),
-    ("op=read:port=flap:2s", "", ["transfers .*retries exceeded.*mlx5_0 port 1 is down"]),
+    ("op=read:port=flap:5s", "", ["transfers .*retries exceeded.*mlx5_0 port 1 is down"]),
     ("wqe=60000:device=gone", "", [WRAP + "mlx5_0 port 1: the device failed"]),
     ("op=nop:syndrome=0x02", "", ["init .*does not work off its queues"]),
     ("", "trailing_read=1", ["transfers .*complete, but the data is not there",

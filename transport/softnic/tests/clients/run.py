@@ -7,6 +7,7 @@ program is not installed.
 import gzip
 import importlib.util
 import os
+import random
 import re
 import shutil
 import socket
@@ -93,9 +94,17 @@ def devinfo(folder):
 
 
 def free_port():
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
+    """A port that the kernel gives nobody before the server listens there."""
+    with open("/proc/sys/net/ipv4/ip_local_port_range", encoding="ascii") as bounds:
+        first = int(bounds.read().split()[0])
+    while True:
+        port = random.randrange(1024, max(first, 2048))
+        with socket.socket() as one:
+            try:
+                one.bind(("127.0.0.1", port))
+                return port
+            except OSError:
+                continue
 
 
 def listens(port):
