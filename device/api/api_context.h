@@ -132,10 +132,8 @@ GSHMEM_OUTLINE void await_queues(Coop coop, const State& state, const char* call
   if (!state.nic.queues) return;
   const QueueRange range = queues_to(state, pe);
   GSHMEM_NO_UNROLL
-  for (std::uint32_t at = range.first; at < range.end; ++at) {
-    const std::uint32_t used = load_relaxed(&state.nic.used[at / 32]) >> at % 32;
-    if (used == 0) at |= 31;  // none until the next word
-    if ((used & 1) == 0 || !nic::is_share(coop, at)) continue;
+  for (std::uint32_t at = range.first; (at = next_used(state, at, range.end)) < range.end; ++at) {
+    if (!nic::is_share(coop, at)) continue;
     if (!queue_quiet(state, Queue(state.nic.queues + at), call)) return;
   }
 }

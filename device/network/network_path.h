@@ -303,11 +303,10 @@ template <class Coop>
 GSHMEM_OUTLINE bool next_flush(Coop coop, Flush& flush) {
   const abi::NicView& nic = flush.state->nic;
   GSHMEM_NO_UNROLL
-  while (flush.good() && flush.at < flush.end) {
-    const std::uint32_t at = flush.at++;
-    const std::uint32_t used = load_relaxed(&nic.used[at / 32]) >> at % 32;
-    if (used == 0) flush.at = (at | 31) + 1;  // none until the next word
-    if ((used & 1) == 0) continue;
+  while (flush.good()) {
+    const std::uint32_t at = next_used(*flush.state, flush.at, flush.end);
+    if (at == flush.end) break;
+    flush.at = at + 1;
     if (!is_share(coop, at)) continue;
     const std::uint64_t published = load_acquire_gpu(&nic.cursors[at].ready);
     if (published == load_relaxed(&nic.cursors[at].flushed)) continue;
@@ -370,13 +369,7 @@ GSHMEM_FN void try_quiet(Coop coop, Wait& wait, const State& state, const char* 
     if (!wait.good()) return;
   }
   GSHMEM_NO_UNROLL
-  for (std::uint32_t at = 0; at < state.nic.count; ++at) {
-    const std::uint32_t used = load_relaxed(&state.nic.used[at / 32]) >> at % 32;
-    if (used == 0) {
-      at |= 31;  // none until the next word
-      continue;
-    }
-    at += highest_bit(used & (0u - used));
+  for (std::uint32_t at = 0; (at = next_used(state, at, state.nic.count)) < state.nic.count; ++at) {
     if (!is_share(coop, at)) continue;
     wait.queue = Queue(state.nic.queues + at);
     if (!queue_try_quiet(wait)) break;

@@ -434,6 +434,19 @@ GSHMEM_FN void queue_note_used(const Wait& wait) {
   const std::uint32_t index = wait.queue.index();
   atomic_or(&wait.state->nic.used[index / 32], 1u << index % 32);
 }
+/// Returns the first of the queues [at, end) that was ever used, or `end`.
+GSHMEM_FN std::uint32_t next_used(const State& state, std::uint32_t at, std::uint32_t end) {
+  GSHMEM_NO_UNROLL
+  while (at < end) {
+    const std::uint32_t used = load_relaxed(&state.nic.used[at / 32]) >> at % 32;
+    if (used != 0) {
+      at += highest_bit(used & (0u - used));
+      break;
+    }
+    at = (at | 31) + 1;  // none until the next word
+  }
+  return at < end ? at : end;
+}
 
 /// Waits until everything that was published before the call is complete at its target. Does not
 /// report. If another thread has seen the completion already, it is not read again, since it may be
