@@ -1,5 +1,5 @@
 // A call record: one operation as data, which another thread executes. Host threads use it while
-// heaps are on GPUs, and on_stream calls queue it in a stream. device/api/execute.h executes every
+// heaps are on GPUs, and on_stream calls queue it in a stream. host/runtime/execute.h executes every
 // kind by device code. Host threads pass theirs to HostOps (host/runtime/gpu/host_ops.cpp).
 #pragma once
 
@@ -63,7 +63,7 @@ enum class CallKind : std::uint32_t {
   kProve,          ///< context, operand: one of its queues; returns 1 when it has been processed
   kLoad,           ///< source, width: a word of this PE, zero-extended
   kCopy,           ///< dest, source, bytes: copies within this process
-  kOrder,          ///< see device/api/execute.h, execute_order; returns 0, or late_word
+  kOrder,          ///< see host/runtime/execute_selftest.h, execute_order; returns 0, or late_word
   kNop,            ///< see execute_nop there; returns 1 when it has been processed
   kTimed           ///< see execute_timed there; returns nanoseconds
 };

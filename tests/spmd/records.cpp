@@ -1,9 +1,8 @@
-// Calls of host threads as records (device/core/call_record.h), which device/api/execute.h
+// Calls of host threads as records (device/core/call_record.h), which host/runtime/execute.h
 // executes: the requests of host threads whose heaps are on GPUs, and the results. In CPU mode this
 // thread makes its own records; on GPUs all bodies that call from host threads do so.
+#include "host/runtime/execute.h"
 #include "tests/spmd/spmd.h"
-
-#include <gshmem/device/api/execute.h>
 
 #include <vector>
 

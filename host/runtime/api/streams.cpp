@@ -5,8 +5,8 @@
 
 #include <gshmem/device/api/api.h>
 #include <gshmem/device/api/api_pieces.h>
-#include <gshmem/device/api/execute.h>
 
+#include "host/runtime/execute.h"
 #include "host/runtime/gpu/gpu.h"
 #include "host/runtime/process.h"
 

@@ -4,7 +4,7 @@
 // API.
 #include "host/runtime/gpu/service.h"
 
-#include <gshmem/device/api/execute.h>
+#include "host/runtime/execute.h"
 
 extern "C" __global__ void __launch_bounds__(gshmem::kServiceThreads)
     gshmem_service(const __grid_constant__ gshmem::abi::DeviceState state,

@@ -2,10 +2,9 @@
 
 #include "host/base/error.h"
 #include "host/control/host_group.h"
+#include "host/runtime/execute.h"
 #include "host/runtime/pe.h"
 #include "transport/nic/nic.h"
-
-#include <gshmem/device/api/execute.h>
 
 #include <sys/resource.h>
 
@@ -112,7 +111,7 @@ class Sender {
   [[nodiscard]] Call put_of(std::size_t bytes) const {
     return Call::transfer(CallKind::kPut, kName, dest_, source_, bytes, 1, false);
   }
-  /// One thread of a kernel makes all calls (device/api/execute.h, execute_timed).
+  /// One thread of a kernel makes all calls (host/runtime/execute_selftest.h, execute_timed).
   double seconds_on_gpu(std::size_t bytes, unsigned count, bool each_waits) {
     Call call = put_of(bytes);
     call.kind = CallKind::kTimed;

@@ -1,8 +1,7 @@
 #include "host/tools/selftest/bench.h"
 
 #include "bootstrap/bootstrap.h"
-
-#include <gshmem/device/api/execute.h>
+#include "host/runtime/execute.h"
 
 #include <algorithm>
 #include <chrono>

@@ -1,7 +1,7 @@
 // Checks of --nic-selftest: queues, doorbells, order, and errors.
+#include "host/runtime/execute_selftest.h"
 #include "host/tools/selftest/bench.h"
 
-#include <gshmem/device/api/execute.h>
 #include <gshmem/device/network/network_path.h>
 
 #include <chrono>
