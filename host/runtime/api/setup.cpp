@@ -1,6 +1,7 @@
 #include <gshmem/gshmem.h>
 
 #include "host/runtime/api/edge.h"
+#include "host/runtime/threads.h"
 #include "host/base/at_fork.h"
 #include "host/base/thread.h"
 
@@ -254,6 +255,7 @@ void gshmem_finalize(void) {
   if (process_departed()) return;
   if (!current_pe()) return report_no_pe("gshmem_finalize");
   (void)guard_status([] { const std::unique_ptr<Pe> last = process_take_current(); });
+  end_launch_threads();
 }
 
 void gshmem_global_exit(int status) {

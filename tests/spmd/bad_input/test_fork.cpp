@@ -47,6 +47,16 @@ int end_of(pid_t child) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
+/// Do the threads of a block in CPU mode meet?
+bool launches() {
+  std::atomic<int> ran{0};
+  launch({.blocks = 2, .threads = 4}, [&](const LaunchContext& ctx) {
+    ++ran;
+    ctx.block().sync();
+  });
+  return ran == 8;
+}
+
 /// Runs two PEs and `in_child` in a child of PE 0, after which both continue: data, barriers, a
 /// finalize that waits for PE 0. Returns their output. The child must end with `child_code`.
 std::string job_goes_on(int child_code, const std::function<void(int* word)>& in_child) {
@@ -55,6 +65,7 @@ std::string job_goes_on(int child_code, const std::function<void(int* word)>& in
     static std::unique_ptr<Runtime> runtime;
     runtime = std::make_unique<Runtime>();
     auto* word = static_cast<int*>(gshmem_calloc(1, sizeof(int)));
+    if (!launches()) std::puts("other data");
     gshmem_barrier_all();
     if (rank == 0) {
       const int code = end_of(fork_child(End::kExit, [&] { in_child(word); }));
@@ -84,14 +95,14 @@ std::string job_goes_on(int child_code, const std::function<void(int* word)>& in
 }
 
 /// Runs a job of this process alone.
-bool lives_alone() {
+bool lives_alone(bool on_cpu = false) {
   ::setenv("GSHMEM_BOOTSTRAP", "single", 1);
   gshmem_init();
   auto* word = static_cast<int*>(gshmem_calloc(1, sizeof(int)));
   if (!word || gshmem_n_pes() != 1) return false;
   gshmem_int_p(word, 7, 0);
   gshmem_barrier_all();
-  const bool good = *word == 7;
+  const bool good = *word == 7 && (!on_cpu || launches());
   gshmem_free(word);
   gshmem_finalize();
   return good && gshmemx_pe_handle() == nullptr;
@@ -264,7 +275,7 @@ TEST_CASE("child_may_be_a_pe_of_another_job") {
   if (kUnderTsan) skip(kNoThreads);
   (void)job_goes_on(0, [](int*) {
     for (int round = 0; round < 2; ++round) {
-      if (!lives_alone()) std::puts("other data");
+      if (!lives_alone(true)) std::puts("other data");
     }
     // A GPU is refused to the child only if its parent has one.
     if (::access("/dev/nvidiactl", F_OK) != 0) {

@@ -577,6 +577,10 @@ TEST_CASE("finalize_leaves_no_memory_descriptor_or_thread_behind") {
     run_threads(3, [](const Runtime&) { gshmem_barrier_all(); });
     const long descriptors = count("/proc/self/fd"), threads = count("/proc/self/task");
     for (int i = 0; i < 5; ++i) run_threads(3, [](const Runtime&) { gshmem_barrier_all(); });
+    {
+      const Runtime runtime;
+      launch({.blocks = 2, .threads = 4}, [](const LaunchContext&) {});
+    }
     std::printf("descriptors %ld threads %ld\n", count("/proc/self/fd") - descriptors,
                 count("/proc/self/task") - threads);
     std::ifstream maps("/proc/self/maps");
