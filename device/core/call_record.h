@@ -1,6 +1,6 @@
 // A call record: one operation as data, which another thread executes. Host threads use it while
-// heaps are on GPUs, and on_stream calls queue it in a stream. host/runtime/execute.h executes every
-// kind by device code. Host threads pass theirs to HostOps (host/runtime/gpu/host_ops.cpp).
+// heaps are on GPUs, and on_stream calls queue it in a stream. host/runtime/execute.h executes
+// every kind by device code. Host threads pass theirs to HostOps (host/runtime/gpu/host_ops.cpp).
 #pragma once
 
 #include <gshmem/abi/state.h>
