@@ -8,7 +8,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import math
-from typing import Any, Callable, NamedTuple, Optional, Sequence, Union
+from typing import Any, Callable, Iterator, NamedTuple, Optional, Sequence, Union
 
 from ._library import Error, check, function, raise_fault, require
 
@@ -182,6 +182,10 @@ def _capsule(array: "SymmetricArray") -> Any:
     return new(memory, memory + size + 16 * ndim, None)
 
 
+def _nested(values: Iterator[Any], shape: tuple[int, ...]) -> Any:
+    return [_nested(values, shape[1:]) for _ in range(shape[0])] if shape else next(values)
+
+
 class SymmetricArray:
     """An array in the symmetric heap, at the same offset on every PE: of empty() and zeros().
 
@@ -249,8 +253,11 @@ class SymmetricArray:
         raise_fault()
         return SymmetricArray(address, self.shape, self.dtype, _gpu_of(address), self._root, of_peer=True) if address else None
 
-    def tolist(self) -> list[Any]:
-        """A copy of the elements, one after the other. On a GPU it does not wait for streams."""
+    def tolist(self) -> Any:
+        """A copy of the elements: a list of lists as the shape says, one number where there is no axis.
+
+        On a GPU it does not wait for streams.
+        """
         memory = symmetric(self, "the array")
         if self.dtype.value is None:
             raise TypeError(f"Python has no number like {self.dtype.name}: use torch.from_dlpack()")
@@ -258,7 +265,7 @@ class SymmetricArray:
         get = function("gshmem_getmem", None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
         get(ctypes.addressof(values), memory.address, memory.nbytes, function("gshmem_my_pe", ctypes.c_int)())
         raise_fault()
-        return list(values)
+        return _nested(iter(values), self.shape)
 
     def free(self) -> None:
         """Collective: waits for all PEs, then gives the memory back. Never done by the garbage collector."""

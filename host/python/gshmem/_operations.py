@@ -106,8 +106,11 @@ def signal_op(signal: Any, value: int, pe: int, *, op: int = SET, stream: Any = 
     _call("signal_op", (_pointer, _u64, _int, _int), (word, value, op, pe), stream, prefix="gshmemx_")
 
 
-def signal_wait(signal: Any, value: int, *, cmp: int = EQ, stream: Any = None) -> Optional[int]:
-    """Waits until this PE's word `signal` compares with `value`, and returns it (None on a stream)."""
+def signal_wait(signal: Any, value: int, *, cmp: int = GE, stream: Any = None) -> Optional[int]:
+    """Waits until this PE's word `signal` compares with `value`, and returns it (None on a stream).
+
+    With cmp=EQ a wait may never end: the next update may change the word before the wait sees it.
+    """
     require()
     word = _signal(signal)
     if cmp not in range(6):
