@@ -91,6 +91,16 @@ for pes in (2, 3):
 assert sorted(run(python, "-m", "gshmem", "-n", 2, "-c",
                   "import gshmem; gshmem.init(); print(gshmem.my_pe(), gshmem.n_pes())").split()) == ["0", "1", "2", "2"]
 run(python, "-m", "gshmem", "-n", 2, "-c", "import gshmem, sys; gshmem.init(); sys.exit(3 * gshmem.my_pe())", expect=3)
+# The launcher names what is wrong with its command line; help is no error.
+assert "python -m gshmem -n N" in run(python, "-m", "gshmem", "--help")
+for words, mistake in (("-np 2 job.py", "'-np' comes first"), ("-n 0 job.py", "instead of '0'"), ("-n", "instead of nothing"),
+                       ("-n 2", "nothing is to be run"), ("", "-n N is missing")):
+    said = subprocess.run([python, "-m", "gshmem", *words.split()], capture_output=True, text=True, timeout=LIMIT, check=False)
+    assert said.returncode == 2 and mistake in said.stderr, (words, said)
+# Without the library, the package of the sources says where it looks for it.
+said = subprocess.run([sys.executable, "-B", "-c", "import gshmem; gshmem.init()"], capture_output=True, text=True, timeout=LIMIT,
+                      check=False, env={**os.environ, "PYTHONPATH": str(root / "host" / "python")})
+assert said.returncode == 1 and "LD_LIBRARY_PATH" in said.stderr, said
 assert "problem(s)" in run(environment / "bin" / "gshmem-info", "--doctor")
 run(python, "-c", f"""
 import ctypes, gshmem

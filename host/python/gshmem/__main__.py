@@ -56,13 +56,27 @@ def run(pes: int, arguments: list[str]) -> int:
     return status if status >= 0 else 128 - status
 
 
+def mistake_in(given: list[str]) -> str:
+    """What is wrong with a command line; empty: nothing."""
+    if given[:1] != ["-n"]:
+        return f"'{given[0]}' comes first instead of -n N" if given else "-n N is missing"
+    if not given[1:2] or not given[1].isdigit() or int(given[1]) < 1:
+        return f"-n takes the number of PEs, 1 at least, instead of {repr(given[1]) if given[1:] else 'nothing'}"
+    if not given[2:] or given[2:] == ["--"]:
+        return "nothing is to be run: a script, -m MODULE or -c CODE is missing"
+    return ""
+
+
 def main() -> int:
     given = sys.argv[1:]
-    arguments = given[3:] if given[2:3] == ["--"] else given[2:]
-    if given[:1] != ["-n"] or not given[1:2] or not given[1].isdigit() or int(given[1]) < 1 or not arguments:
-        print(__doc__, file=sys.stderr)
+    if given[:1] in (["-h"], ["--help"]):
+        print(__doc__)
+        return 0
+    mistake = mistake_in(given)
+    if mistake:
+        print(f"python -m gshmem: {mistake}\n\n{__doc__}", file=sys.stderr)
         return 2
-    return run(int(given[1]), arguments)
+    return run(int(given[1]), given[3:] if given[2] == "--" else given[2:])
 
 
 if __name__ == "__main__":

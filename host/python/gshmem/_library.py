@@ -41,7 +41,11 @@ def library() -> ctypes.CDLL:
     except OSError:
         pass
     mine = PREFIX / "lib" / SONAME
-    return ctypes.CDLL(str(mine) if mine.exists() else SONAME)
+    try:
+        return ctypes.CDLL(str(mine) if mine.exists() else SONAME)
+    except OSError as error:
+        raise OSError(f"{error}. This package, {PREFIX}, was not installed from a wheel, which has the library: set "
+                      "LD_LIBRARY_PATH to the lib folder of a prefix of cmake --install before Python starts") from None
 
 
 @functools.lru_cache(maxsize=None)
