@@ -7,6 +7,7 @@ check_docs.py cuda ROOT nvcc arch folder flags..   blocks of CUDA compile; the f
 
 That generated pages are current is checked by docs/generate.py --check.
 """
+import ast
 import concurrent.futures
 import os
 import re
@@ -126,6 +127,29 @@ def bad_commands(path, text):
                 yield f"{path}: mpirun --oversubscribe --allow-run-as-root: {line}"
 
 
+def python_signatures(root, name):
+    """Yields the public functions of a module of the Python package and the methods of teams, as calls are written."""
+    with open(os.path.join(root, "host/python/gshmem", name), encoding="utf-8") as file:
+        body = ast.parse(file.read()).body
+    teams = [node for node in body if isinstance(node, ast.ClassDef) and node.name == "Team"]
+    for prefix, nodes in [("", body), *(("team.", team.body) for team in teams)]:
+        for node in nodes:
+            if isinstance(node, ast.FunctionDef) and not node.name.startswith("_") and not node.decorator_list:
+                node.args.args = [each for each in node.args.args if each.arg != "self"]
+                for each in node.args.args + node.args.kwonlyargs:
+                    each.annotation = None
+                yield f"{prefix}{node.name}({ast.unparse(node.args)})".replace("'", '"')
+
+
+def bad_signatures(root, path, text):
+    """The table of calls has all operations and methods of teams, and no other signature than the code."""
+    needed = {*python_signatures(root, "_operations.py"), *python_signatures(root, "_teams.py")}
+    table = text.partition("\n## Calls\n")[2].partition("\n## ")[0]
+    told = {call for line in table.splitlines() if line.startswith("|") for call in re.findall(r"`([a-z][\w.]*\([^`]*\))`", line)}
+    yield from (f"{path} lacks {call}" for call in sorted(needed - told))
+    yield from (f"{path}: no code has {call}" for call in sorted(told - needed - {*python_signatures(root, "_memory.py")}))
+
+
 def check_texts(root):
     texts = dict(pages(root))
     linked = {os.path.normpath(os.path.join(os.path.dirname(path), link.partition("#")[0]))
@@ -137,6 +161,8 @@ def check_texts(root):
         if path != "docs/api.md":
             bad += stale_names(names, path, text)
         bad += bad_links(root, path, text)
+        if path == "docs/python.md":
+            bad += bad_signatures(root, path, text)
         bad += bad_commands(path, text)
         if path != "docs/api.md":
             bad += long_sentences(path, text)
