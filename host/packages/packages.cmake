@@ -5,6 +5,8 @@ install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${gshmem_doc} COMPONENT 
 install(FILES ${PROJECT_SOURCE_DIR}/CHANGELOG.md DESTINATION ${gshmem_doc} COMPONENT dev)
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/docs/ DESTINATION ${gshmem_doc} COMPONENT dev
   FILES_MATCHING PATTERN "*.md" PATTERN "*.svg" PATTERN figures EXCLUDE)
+install(CODE "set(gshmem_doc \"${gshmem_doc}\")" COMPONENT dev)
+install(SCRIPT ${CMAKE_CURRENT_LIST_DIR}/turn_links.cmake COMPONENT dev)
 if(TARGET gshmem-info)
   install(FILES ${CMAKE_CURRENT_LIST_DIR}/gshmem-info.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT tools)
 endif()

@@ -2,6 +2,7 @@
 """Checks docs/, the READMEs and the other pages of the tree against what they describe. Usage:
 
 check_docs.py texts ROOT                           paths, links and pictures lead somewhere, pages and sentences are short
+check_docs.py links FOLDER             links of installed pages lead somewhere
 check_docs.py host ROOT folder 'CC flags' 'CXX flags' 'link flags'    blocks of C and C++ compile; programs run alone
 check_docs.py cuda ROOT nvcc arch folder flags..   blocks of CUDA compile; the first one of README.md links
 
@@ -188,6 +189,13 @@ def check_texts(root):
     return not bad
 
 
+def check_links(root):
+    texts = pages(root)
+    bad = [each for path, text in texts for each in bad_links(root, path, text)]
+    print("\n".join(bad) or f"{len(texts)} pages")
+    return bool(texts) and not bad
+
+
 def blocks(root, *languages):
     """Yields page, number and text of the code blocks of these languages."""
     for path, text in pages(root):
@@ -245,7 +253,7 @@ def check_cuda(root, nvcc, arch, folder, *flags):
 
 def main():
     case, root, *rest = sys.argv[1:]
-    check = {"texts": check_texts, "host": check_host, "cuda": check_cuda}[case]
+    check = {"texts": check_texts, "links": check_links, "host": check_host, "cuda": check_cuda}[case]
     return 0 if check(root, *rest) else 1
 
 
