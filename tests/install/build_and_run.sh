@@ -65,6 +65,10 @@ case $way in
     cmake --build "$target" --verbose
     run "$target/hello"
     run "$target/hello_nvshmem"
+    # A project may enable its languages later.
+    printf '%s\n' 'cmake_minimum_required(VERSION 3.18)' 'project(later LANGUAGES NONE)' 'find_package(gshmem 0.1 REQUIRED)' \
+      > "$target/CMakeLists.txt"
+    cmake -S "$target" -B "$target/later" -DCMAKE_PREFIX_PATH="$prefix"
     # What is asked for and not there has a reason.
     sed 's/gshmem 0.1 REQUIRED/& COMPONENTS mpi/' "$outside/CMakeLists.txt" > "$target/CMakeLists.txt"
     if cmake -S "$target" -B "$target/none" -DCMAKE_PREFIX_PATH="$prefix" 2> "$target/none.log"; then
