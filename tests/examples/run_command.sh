@@ -1,14 +1,15 @@
 #!/bin/bash
 # run_command.sh SOURCE: runs the README's first command, as typed by a user who has just cloned the tree:
 # examples/run on a copy of the sources at a path with a space, with two PEs in CPU mode. It must succeed and run its
-# three programs. The leg release compiles the library file by file and optimized; here it is compiled quickly, in
-# batches.
+# three programs. The leg release compiles the library by g++, file by file and optimized; here it is compiled quickly, in
+# batches, and by clang++ where there is one, which takes half as long.
 set -eu
 folder=$(mktemp -d "${TMPDIR:-/tmp}/gshmem run.XXXXXX")
 trap 'rm -rf "$folder"' EXIT
 tar -C "$1" --exclude='./build*' --exclude=./.git --exclude=./.deps -cf - . | tar -C "$folder" -xf -
 quick=(-DCMAKE_UNITY_BUILD=ON -DGSHMEM_PRECOMPILE=ON
   -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLAGS_DEBUG=-O0 -DCMAKE_CUDA_FLAGS_DEBUG=)
+if command -v clang++ > /dev/null; then quick+=(-DCMAKE_CXX_COMPILER=clang++ -DCMAKE_C_COMPILER=clang); fi
 if ! GSHMEM_DEVICE=cpu PES=2 "$folder/examples/run" "${quick[@]}" > "$folder/output" 2>&1; then
   tail -n 40 "$folder/output"
   exit 1
