@@ -46,4 +46,13 @@ assert idle == [("gshmem_fence", f"wrong.cpp:{line}", 1)] and f"gshmem_fence ord
 # An operation without order also has a wrong result: the get has not arrived.
 outputs = [check_program("get", seed)[1] for seed in (1, 2)]
 assert outputs == ["early: 0\n"] * 2, outputs
+# Where nothing was checked, that is no success.
+for command, status, words in (
+        (["true"], 2, "nothing was checked: the program never ran under GSHMEM_CHECK=order"),
+        (["false"], 1, "nothing was checked"),
+        (["-n", "2", "--runner", "/none/gshmem-check-main", program], 2, "run the installed gshmem-check"),
+        (["-n", "0", program], 2, "'0' is no number of PEs"),
+        (["/none/program"], 2, "/none/program: No such file")):
+    run = subprocess.run([sys.executable, check, *command], capture_output=True, text=True, timeout=300)
+    assert run.returncode == status and words in run.stderr and "0 findings" not in run.stderr, (command, run)
 print("the reports name their lines")
