@@ -1,11 +1,8 @@
 # gshmem_quick_programs(): called by the folders of programs. With GSHMEM_QUICK_TESTS the targets below are
-# compiled quickly rather than well, in batches and with little optimization, for runs whose speed does not matter.
-# With ASan there is no optimization: clang takes less than half as long then, and the library keeps its own flags.
-set(GSHMEM_QUICK_LEVEL -O1)
-if(GSHMEM_SANITIZE MATCHES address)
-  set(GSHMEM_QUICK_LEVEL -O0)
-endif()
-# gshmem_quick_targets(TARGET...): little optimization, too, but file by file, as tests/mutation requires.
+# compiled quickly rather than well, in batches and without optimization, for runs whose speed does not matter. The
+# library keeps its own flags.
+set(GSHMEM_QUICK_LEVEL -O0)
+# gshmem_quick_targets(TARGET...): no optimization, too, but file by file, as tests/mutation requires.
 function(gshmem_quick_targets)
   if(GSHMEM_QUICK_TESTS)
     foreach(target ${ARGN})
