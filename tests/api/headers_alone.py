@@ -14,7 +14,7 @@ WARNINGS = ["-Wall", "-Wextra", "-Wpedantic", "-Werror"]
 CXX_ONLY = ("abi/", "device/", "collective_launch.h", "gpu_scope.h")
 # Headers that need CUDA's headers.
 NEEDS_CUDA = ("collective_launch.h",)
-# All of nvcc takes seconds a piece, so it sees the headers that users name, and of the others its device
+# All of nvcc takes seconds a piece, so it sees the headers that users name, and of the others and of orders its device
 # compiler alone, which takes a third of a second.
 CUDA_17 = ["gshmem.h", "compat/nvshmem.h", "collective_launch.h"]
 CUDA_20 = ["gshmem.hpp"]
@@ -87,14 +87,12 @@ def check_cuda(roots, nvcc, *flags):
     command = [nvcc, "-x", "cu", *flags, "-Werror=all-warnings", "-Xcompiler=-Wall,-Wextra,-Werror",
                "-o", "/dev/null"]
     units = [([h], "-std=c++17") for h in CUDA_17] + [([h], "-std=c++20") for h in CUDA_20]
-    units += [(headers, "-std=c++17") for headers in CUDA_ORDERS]
     units += [(["compat/nvshmemx.h", "gshmem.h"], "-std=c++17", BOTH_NAMES)]
     failures = sum(not compile_unit([*command, "-c"], *unit) for unit in units)
-    others = [header for header in public_headers(roots)
-              if header not in CUDA_17 + CUDA_20 + NOT_IN_CUDA]
-    for header in others:
-        standard = "-std=c++20" if header.endswith(".hpp") else "-std=c++17"
-        failures += not compile_unit([*command, "-ptx"], [header], standard)
+    others = [([header], "-std=c++20" if header.endswith(".hpp") else "-std=c++17")
+              for header in public_headers(roots) if header not in CUDA_17 + CUDA_20 + NOT_IN_CUDA]
+    others += [(headers, "-std=c++17") for headers in CUDA_ORDERS]
+    failures += sum(not compile_unit([*command, "-ptx"], *unit) for unit in others)
     print(f"{len(units) + len(others)} units, {failures} do not compile")
     return failures
 
