@@ -19,7 +19,8 @@ from ._operations import (
     atomic_or, atomic_set, atomic_swap, atomic_xor, barrier_all, broadcast, fcollect, fence, get, put, put_signal, quiet, reduce,
     reducescatter, signal_fetch, signal_op, signal_wait, sync_all)
 from ._paths import (
-    get_cmake_dir, get_device_library_dir, get_include, get_library_dir, get_nvshmem_home, get_prefix, use_as_nvshmem)
+    get_cmake_dir, get_device_library, get_device_library_dir, get_include, get_library_dir, get_nvshmem_home, get_prefix,
+    library_init, module_init, use_as_nvshmem)
 from ._teams import NODE, SHARED, WORLD, Team
 
 # Type checkers read this list, so it is written out.
@@ -27,8 +28,8 @@ __all__ = [
     "ADD", "EQ", "Error", "GE", "GT", "LE", "LT", "NE", "NODE", "Registration", "SET", "SHARED",
     "SymmetricArray", "Team", "WORLD", "alltoall", "atomic_add", "atomic_and", "atomic_compare_swap", "atomic_fetch", "atomic_fetch_add",
     "atomic_or", "atomic_set", "atomic_swap", "atomic_xor", "barrier_all", "broadcast", "check_fault", "empty",
-    "fcollect", "fence", "finalize", "get", "get_cmake_dir", "get_device_library_dir", "get_include",
-    "get_library_dir", "get_nvshmem_home", "get_prefix", "get_uniqueid", "global_exit", "init", "is_initialized",
+    "fcollect", "fence", "finalize", "get", "get_cmake_dir", "get_device_library", "get_device_library_dir", "get_include",
+    "get_library_dir", "get_nvshmem_home", "get_prefix", "get_uniqueid", "global_exit", "init", "is_initialized", "library_init", "module_init",
     "my_pe", "n_pes", "put", "put_signal", "quiet", "reduce", "reducescatter", "register", "signal_fetch",
     "signal_op", "signal_wait", "sync_all", "use_as_nvshmem", "version", "zeros",
 ]

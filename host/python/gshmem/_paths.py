@@ -1,11 +1,12 @@
-"""Where the library, its headers and its prefix for NVSHMEM's programs are."""
+"""Where the library, its headers and its prefix for NVSHMEM's programs are, and kernels that call its device library."""
 from __future__ import annotations
 
 import ctypes
 import os
 from pathlib import Path
+from typing import Any
 
-from ._library import PREFIX, library
+from ._library import PREFIX, check, function, library, require
 
 NVSHMEM = "libnvshmem_host.so.3"
 
@@ -38,6 +39,36 @@ def get_cmake_dir() -> Path:
 def get_device_library_dir() -> Path:
     """The device API for code of other compilers: gshmem_sm_90.ltoir and its like."""
     return PREFIX / "lib" / "gshmem" / "device"
+
+
+def get_device_library(format: str, arch: int) -> Path:
+    """The device API as "ltoir", "bc" (LLVM bitcode), "fatbin" or "ptx" for a GPU of compute capability arch / 10.
+
+    It is the file of that architecture, else of the newest one before it. Raises FileNotFoundError where there is none.
+    """
+    folder = get_device_library_dir()
+    there = {int(path.stem[len("gshmem_sm_"):]): path for path in folder.glob(f"gshmem_sm_*.{format}")
+             if path.stem[len("gshmem_sm_"):].isdigit()}
+    fitting = [each for each in there if each <= arch]
+    if not fitting:
+        raise FileNotFoundError(f"{folder} has no gshmem_sm_{arch}.{format}: build gshmem with "
+                                f"GSHMEM_CUDA_ARCHITECTURES={arch} and the target gshmem_device_{format}")
+    return there[max(fitting)]
+
+
+def module_init(module: Any) -> None:
+    """Gives the kernels of a CUmodule the PE, before their first launch; once more after another init()."""
+    _give("gshmemx_cumodule_init", module)
+
+
+def library_init(library: Any) -> None:
+    """Gives the kernels of a CUlibrary the PE, as module_init. An ObjectCode of cuda.core has one."""
+    _give("gshmemx_culibrary_init", library)
+
+
+def _give(call: str, loaded: Any) -> None:
+    require()
+    check(function(call, ctypes.c_int, ctypes.c_void_p)(int(getattr(loaded, "handle", loaded))), call)
 
 
 def _loaded(name: str) -> list[str]:

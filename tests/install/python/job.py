@@ -29,11 +29,16 @@ public = {name for name, what in vars(g).items() if name[0] != "_" and not isins
 assert set(g.__all__) == public, set(g.__all__) ^ public
 raises(g.Error, "gshmem.init()", g.my_pe)
 raises(ValueError, "passed together", lambda: g.init(rank=0))
+raises(g.Error, "gshmem.init()", lambda: g.module_init(64))
+raises(FileNotFoundError, "no gshmem_sm_1.bc: build gshmem with", lambda: g.get_device_library("bc", 1))
 g.init(heap=64 << 20)
 me, n = g.my_pe(), g.n_pes()
 right, left = (me + 1) % n, (me - 1) % n
 a, b = g.zeros((n, 4), "int32"), g.zeros((n, 4), "int32")
 signal, word = g.zeros(2, "uint64"), g.zeros(1, "int64")
+if a.gpu < 0:
+    raises(g.Error, "gshmemx_cumodule_init: not supported", lambda: g.module_init(64))
+    raises(g.Error, "gshmemx_culibrary_init: not supported", lambda: g.library_init(types.SimpleNamespace(handle=64)))
 
 g.put(a[0], array.array("i", range(me, me + 4)), right)
 g.barrier_all()
