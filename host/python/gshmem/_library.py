@@ -74,14 +74,14 @@ def raise_fault() -> None:
         raise fault
 
 
-def check(status: int, what: str) -> None:
-    """Raises the error that a status is, with the text of the fault where it is one."""
+def check(status: int, what: str, why: str = "") -> None:
+    """Raises the error that a status is, with the text of the fault where it is one, else with `why` or where it is told."""
     if status == 0:
         return
     fault = last_fault()
     if fault is not None:
         raise fault
-    raise Error(f"{what}: {status_text(status) if status > 0 else 'failed'}", status)
+    raise Error(f"{what}: {status_text(status) if status > 0 else 'failed'}: {why or 'the log says why'}", status)
 
 
 def initialized() -> bool:

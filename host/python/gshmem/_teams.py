@@ -46,8 +46,17 @@ class Team:
         new = ctypes.c_int32(_INVALID)
         split = function("gshmem_team_split_strided", ctypes.c_int, *[ctypes.c_int] * 4, ctypes.c_void_p, ctypes.c_long,
                          ctypes.c_void_p)
-        check(split(self.handle, start, stride, size, None, 0, ctypes.addressof(new)), "Team.split_strided")
+        status = split(self.handle, start, stride, size, None, 0, ctypes.addressof(new))
+        if status:
+            check(status, "Team.split_strided", self._why_not(start, stride, size))
         return Team(new.value) if new.value != _INVALID else None
+
+    def _why_not(self, start: int, stride: int, size: int) -> str:
+        """Why these are no members; empty: they are."""
+        last, members = start + stride * (size - 1), range(self.n_pes)
+        if size > 0 and start in members and last in members and (stride or size == 1):
+            return ""
+        return f"start = {start}, stride = {stride}, size = {size} are not {size} of the members 0 .. {len(members) - 1}"
 
     def split_2d(self, xrange: int) -> tuple["Team", "Team"]:
         """Collective over this team: this PE's row and column where member i is at (i % xrange, i // xrange)."""

@@ -115,7 +115,9 @@ if first:
     first.destroy()
 row, column = g.WORLD.split_2d(n)
 equal((row.n_pes, column.n_pes), (n, 1))
-raises(g.Error, "invalid value", lambda: g.WORLD.split_strided(0, 1, n + 1))
+raises(g.Error, f"invalid value: start = 0, stride = {n}, size = 2 are not 2 of the members 0 .. {n - 1}",
+       lambda: g.WORLD.split_strided(0, n, 2))
+raises(g.Error, "invalid value: the log says why", lambda: g.WORLD.split_2d(0))
 
 try:
     import numpy
