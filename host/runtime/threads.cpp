@@ -19,6 +19,7 @@
 #include <new>
 #include <system_error>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace gshmem {
@@ -126,9 +127,12 @@ void Workers::keep(std::size_t count) noexcept {
   }
 }
 
+/// Objects of the program that are destroyed later may still finalize.
 Workers::~Workers() {
   keep(0);
-  if (is_here()) delete crew_;
+  const bool mine = is_here();
+  Crew* const crew = std::exchange(crew_, nullptr);
+  if (mine) delete crew;
 }
 
 /// Those of the calling thread's launches.

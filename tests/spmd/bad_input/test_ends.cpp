@@ -38,6 +38,26 @@ TEST_CASE("a_process_that_exits_without_finalize_ends_none_that_does_not_wait_fo
   }
 }
 
+TEST_CASE("an_object_that_is_destroyed_after_main_may_launch_and_finalize") {
+  const Outcome outcome = in_child(quick(), [] {
+    static constexpr auto kNothing = [](const LaunchContext& ctx) { ctx.block().sync(); };
+    struct Last {
+      ~Last() {
+        launch({.blocks = 1, .threads = 4}, kNothing);
+        gshmem_finalize();
+        std::puts("finalized");
+      }
+    };
+    static const Last last;
+    gshmem_init();
+    launch({.blocks = 1, .threads = 4}, kNothing);
+    std::exit(0);
+  });
+  INFO(outcome.output);
+  CHECK(outcome.code == 0);
+  CHECK(contains(outcome.output, "finalized"));
+}
+
 // Static objects of the soft NIC's libraries end before the process's threads: one exit of four
 // crashed.
 TEST_CASE("processes_that_exit_in_the_middle_of_work_over_the_soft_nic_do_not_crash") {
