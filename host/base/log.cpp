@@ -94,10 +94,12 @@ int open_file(const std::string& file) {
   return file_fd;
 }
 
-void write_line(const char* line, std::size_t size) noexcept {
+void write_line(const char* line, std::size_t size, bool to_stderr) noexcept {
   const int fd = g_fd.load(std::memory_order_relaxed);
-  // A failure cannot be reported anywhere.
-  (void)uninterrupted([&] { return write(fd, line, size); });
+  const bool written = uninterrupted([&] { return write(fd, line, size); }) >= 0;
+  if (fd == STDERR_FILENO || (written && !to_stderr)) return;
+  // A failure of this cannot be reported anywhere.
+  (void)uninterrupted([&] { return write(STDERR_FILENO, line, size); });
 }
 
 // Appends to line[used..limit) and returns the new end, at most `limit`.
@@ -119,7 +121,8 @@ std::string note_on(std::string_view text) noexcept {
   }
 }
 
-void log_va(LogLevel level, int dropped, const char* format, va_list args) noexcept {
+void log_va(LogLevel level, int dropped, bool to_stderr, const char* format,
+            va_list args) noexcept {
   const int saved_errno = errno;
   char line[kLineBytes];
   char pe[16] = "-";
@@ -139,7 +142,7 @@ void log_va(LogLevel level, int dropped, const char* format, va_list args) noexc
   if (size + note.size() + tail_size < kLineBytes) size += note.copy(line + size, note.size());
   size = static_cast<std::size_t>(std::copy_n(tail, tail_size, line + size) - line);
   line[size++] = '\n';
-  write_line(line, size);
+  write_line(line, size, to_stderr);
   errno = saved_errno;
 }
 
@@ -162,7 +165,7 @@ void log_line(LogLevel level, const char* format, ...) noexcept {
   if (!log_enabled(level)) return;
   va_list args;
   va_start(args, format);
-  log_va(level, 0, format, args);
+  log_va(level, 0, false, format, args);
   va_end(args);
 }
 
@@ -170,7 +173,15 @@ void log_line_after_drops(LogLevel level, int dropped, const char* format, ...) 
   if (!log_enabled(level)) return;
   va_list args;
   va_start(args, format);
-  log_va(level, dropped, format, args);
+  log_va(level, dropped, false, format, args);
+  va_end(args);
+}
+
+void log_last_line(const char* format, ...) noexcept {
+  if (!log_enabled(LogLevel::kError)) return;
+  va_list args;
+  va_start(args, format);
+  log_va(LogLevel::kError, 0, true, format, args);
   va_end(args);
 }
 

@@ -25,12 +25,16 @@ void log_configure(LogLevel level, const std::string& file);
 /// Sets the PE that is shown in lines logged by this thread; -1 = no PE ("gshmem[-]").
 void log_set_pe(int pe) noexcept;
 
-/// Writes one line; control characters in the text become spaces. Does nothing when `level` is not
-/// enabled. Keeps errno, so that it may be called between a failed call and its check.
+/// Writes one line, to stderr if the file takes none; control characters in the text become spaces.
+/// Does nothing when `level` is not enabled. Keeps errno, so that it may be called between a failed
+/// call and its check.
 [[gnu::format(printf, 2, 3)]] void log_line(LogLevel level, const char* format, ...) noexcept;
 /// Writes one line, with "(N similar lines dropped)" at its end when `dropped` > 0.
 [[gnu::format(printf, 3, 4)]] void log_line_after_drops(LogLevel level, int dropped,
                                                         const char* format, ...) noexcept;
+
+/// Writes an error line, to stderr as well if lines go to a file: the reason why the process ends.
+[[gnu::format(printf, 1, 2)]] void log_last_line(const char* format, ...) noexcept;
 
 /// Returns the milliseconds of the clock that RateLimit is used with; it is monotonic and has an
 /// arbitrary origin.

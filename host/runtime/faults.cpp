@@ -144,7 +144,7 @@ void Faults::end_job() noexcept {
   {
     const std::lock_guard lock(mutex_);
     if (!std::exchange(ending_logged_, true))
-      GSHMEM_ERROR("%s (ending the job: GSHMEM_FAULT=abort)", info.message);
+      log_last_line("%s (ending the job: GSHMEM_FAULT=abort)", info.message);
   }
   control::PeerNews mine{state_.my_pe, control::PeerEvent::kStopped, info.message};
   end_job_because(mine, info.pe, 1);

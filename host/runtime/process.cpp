@@ -437,9 +437,9 @@ void gshmemi_host_fault(const gshmem::abi::DeviceState* state) {
   if (gshmem::Pe* pe = gshmem::pe_of_state(state)) pe->faults().end_job();
   gshmem::abi::FaultRecord record;
   if (const int pe = gshmem::process_forked_from().pe; pe >= 0) {
-    GSHMEM_ERROR("a context of PE %d is used in a process that was forked from it", pe);
+    gshmem::log_last_line("a context of PE %d is used in a process that was forked from it", pe);
   } else if (gshmem::fault_read(state->control, &record)) {
-    GSHMEM_ERROR("%s", gshmem::fault_message(record).c_str());
+    gshmem::log_last_line("%s", gshmem::fault_message(record).c_str());
   }
   std::abort();
 }

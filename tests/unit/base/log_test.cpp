@@ -151,6 +151,24 @@ TEST_CASE("log_file_is_appended_to_and_stderr_comes_back") {
   CHECK(capture.writes() == Lines{"gshmem[-] WARN: 4\n"});
 }
 
+TEST_CASE("stderr_takes_what_the_file_cannot_and_the_reason_of_an_end") {
+  const TempFolder folder;
+  const std::string file = folder.file("log");
+  StderrCapture capture;
+  log_configure(LogLevel::kWarn, "/dev/full");
+  GSHMEM_WARN("lost");
+  log_configure(LogLevel::kWarn, file);
+  GSHMEM_ERROR("one of many");
+  log_last_line("the %s", "last");
+  log_configure(LogLevel::kWarn, "");
+  log_last_line("once");
+  log_configure(LogLevel::kNone, "");
+  log_last_line("none");
+  CHECK(capture.writes() ==
+        Lines{"gshmem[-] WARN: lost\n", "gshmem[-] ERROR: the last\n", "gshmem[-] ERROR: once\n"});
+  CHECK(lines_of(file) == Lines{"gshmem[-] ERROR: one of many", "gshmem[-] ERROR: the last"});
+}
+
 TEST_CASE("lines_of_many_threads_never_mix_even_while_the_file_changes") {
   constexpr int kThreads = 4;
   constexpr int kLines = 500;
