@@ -494,6 +494,12 @@ std::string config_names_without_twin(const std::vector<std::string>& environ_na
   return names.empty() ? "" : names + ": no counterpart in gshmem, changes nothing" + advice;
 }
 
+std::string config_set_through(std::string_view theirs) {
+  for (const Twin& twin : kTwins)
+    if (twin.theirs == theirs) return twin.ours;
+  return "";
+}
+
 std::vector<std::string> config_unknown_names_from_env() {
   std::vector<std::string> messages = config_unknown_names(names_of_environ());
   std::ranges::move(config_unused_twins(lookup_env, nullptr), std::back_inserter(messages));

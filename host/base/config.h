@@ -104,6 +104,8 @@ void config_warn_unknown();
 /// Logs config_names_without_twin_from_env(), once per process. Called by PE 0.
 void config_warn_without_twin();
 
+/// Returns the variable that NVSHMEM's `theirs` sets; empty if it sets none.
+[[nodiscard]] std::string config_set_through(std::string_view theirs);
 /// Returns the name of the environment variable that sets variable `name`: itself or NVSHMEM's.
 /// Empty if it has its default.
 [[nodiscard]] std::string config_set_by(std::string_view name);

@@ -209,6 +209,10 @@ def case_names(program):
     for name, advice in (("GSHMEM_TIMOUT", "did you mean GSHMEM_TIMEOUT?"), ("TIMEOUT", "gshmem-info lists those")):
         page, log = run_both(program, [name], 2)
         assert page == "" and log.startswith(f"gshmem-info: {name} is not a variable") and advice in log, log
+    # Those of NVSHMEM are the names of ours.
+    page = run(program, ["NVSHMEM_SYMMETRIC_SIZE"], 0, NVSHMEM_SYMMETRIC_SIZE="8M")
+    assert page.startswith('  GSHMEM_SYMMETRIC_SIZE = "8M" (NVSHMEM_SYMMETRIC_SIZE)\n'), page
+    assert "for NVSHMEM_BOOTSTRAP see GSHMEM_BOOTSTRAP" in run_both(program, ["NVSHMEM_BOOTSTRAP"], 2)[1]
     checks = json.loads(run(program, ["--doctor", "--json", "variables"], 1, GSHMEM_TIMEOUT="abc"))
     assert checks["schema"] == 1 and {f["check"] for f in checks["findings"]} == {"variables"}, checks
     assert "no check \"variabels\"" in run_both(program, ["--doctor", "variabels"], 2)[1]
@@ -372,6 +376,10 @@ def case_options(program):
                         run(program, ["--version"], 0))
     assert run(program, ["--wrong"], 2) == ""
     assert run(program, ["--list"], 2) == ""
+    for both in (["--json", "--markdown"], ["--json", "--nic-selftest"], ["--doctor", "--gdr-proof"], ["--doctor", "--markdown"],
+                 ["--doctor", "--nic-selftest"], ["--gdr-proof", "GSHMEM_NIC"], ["--markdown", "GSHMEM_NIC"]):
+        text, error = run_both(program, both, 2)
+        assert text == "" and "excludes" in error, (both, text, error)
     rows = run(program, ["--markdown"], 0).splitlines()  # only the table
     assert rows[:2] == ["| variable | default | meaning | accepted | PEs |", "| --- | --- | --- | --- | --- |"]
     assert len(rows) > 30 and all(row.startswith("| `GSHMEM_") for row in rows[2:]), rows

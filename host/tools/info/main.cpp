@@ -32,30 +32,38 @@ struct Options {
 void declare(CLI::App& app, Options& options) {
   app.set_version_flag("--version", gshmem::info::version_line(),
                        "print the version, the number of the ABI and the level of NVSHMEM");
-  app.add_flag("--json", options.json, "print JSON");
+  CLI::Option* json = app.add_flag("--json", options.json, "print JSON");
   app.add_flag(
       "--job,!--no-job", options.job,
       "join a job without a launcher as well (one PE, or as GSHMEM_BOOTSTRAP says), or only "
       "look at this machine");
-  app.add_flag("--markdown", options.markdown,
-               "only the variables, as the tables in docs/variables.md");
+  CLI::Option* markdown = app.add_flag("--markdown", options.markdown,
+                                       "only the variables, as the tables in docs/variables.md")
+                              ->excludes(json);
   CLI::Option* doctor = app.add_flag(
       "--doctor", options.doctor,
       "check what keeps programs from starting or from the fast path: a line for what is good, "
       "symptom, cause and fix for what is not; joins no job. Under a launcher one process of each "
       "host prints.");
+  doctor->excludes(markdown);
   app.add_flag("--list", options.list, "with --doctor: only the table of checks")->needs(doctor);
   app.add_flag("--quiet", options.quiet, "with --doctor: only problems and hints")->needs(doctor);
-  app.add_option("name", options.names,
-                 "only these variables; with --doctor: only these checks, by the names of --list");
-  app.add_flag("--nic-selftest", options.selftest,
-               "try on the network card what only a card can confirm, and print a page about it (a "
-               "ConnectX; GSHMEM_NIC=soft: the NIC in software)");
+  CLI::Option* names =
+      app.add_option("name", options.names,
+                     "only these variables; with --doctor: only these checks, by the names of "
+                     "--list")
+          ->excludes(markdown);
+  CLI::Option* selftest = app.add_flag(
+      "--nic-selftest", options.selftest,
+      "try on the network card what only a card can confirm, and print a page about it (a "
+      "ConnectX; GSHMEM_NIC=soft: the NIC in software)");
   CLI::Option* proof = app.add_flag(
       "--gdr-proof", options.proof,
       "measure with GPUDirect RDMA on and off by turns, and say whether it works, or why it does "
       "not: docs/gpudirect.md. Alone it makes two PEs; between two hosts: mpirun -np 2 gshmem-info "
       "--gdr-proof");
+  selftest->excludes(json, markdown, doctor, names, proof);
+  proof->excludes(markdown, doctor, names);
   app.add_option("--page", options.page, "with --gdr-proof: also write one HTML page with plots")
       ->needs(proof);
   app.add_option("--repeats", options.plan.repeats, "with --gdr-proof: measurements of each side")
@@ -107,6 +115,7 @@ int print_variables(const Options& options) {
   using namespace gshmem::info;
   Report report;
   report.variables = only(options.names, check_variables(gshmem::config_entries_from_env()));
+  if (!speaks(report)) return report.good() ? 0 : 1;
   std::fputs((options.json ? as_json(report.variables) : as_text(report.variables)).c_str(),
              stdout);
   return report.good() ? 0 : 1;

@@ -107,13 +107,15 @@ std::vector<VariableReport> check_variables(std::vector<ConfigEntry> entries) {
 std::vector<VariableReport> only(const std::vector<std::string>& names,
                                  std::vector<VariableReport> all) {
   std::vector<VariableReport> found;
-  for (const std::string& name : names) {
+  for (const std::string& given : names) {
+    const std::string ours = config_set_through(given), &name = ours.empty() ? given : ours;
     const auto at = std::ranges::find(
         all, name, [](const VariableReport& variable) { return variable.entry.name; });
     if (at == all.end()) {
-      const std::vector<std::string> unknown = config_unknown_names({name});
+      std::vector<std::string> unknown = config_unknown_names({name});
+      unknown.push_back(config_names_without_twin({name}));
       throw Error(GSHMEMX_ERROR_INVALID_VALUE,
-                  unknown.empty()
+                  unknown.front().empty()
                       ? name + " is not a variable of gshmem; gshmem-info lists those it has"
                       : unknown.front());
     }
