@@ -33,8 +33,10 @@ JobFailure Job::join(const Frame& hello) {
     gathering_ = net::Gathering(size);
   }
   if (size != members_.size()) {
-    return refuse(strprintf("rank %d says the job has %lu ranks, another says %zu", header.rank,
-                            size, members_.size()));
+    return refuse(
+        strprintf("rank %d says the job has %lu ranks, another says %zu (is "
+                  "GSHMEM_UID_SIZE, or the number of ranks at init, the same for all?)",
+                  header.rank, size, members_.size()));
   }
   Member& member = members_[index(header.rank)];
   if (member.joined) return refuse(strprintf("rank %d is in the job already", header.rank));

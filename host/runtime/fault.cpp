@@ -55,10 +55,12 @@ std::string bad_argument(const abi::FaultRecord& f) {
           "%s = %lu is too large, the size in bytes overflows%s", is, value,
           number < 0 ? strprintf(" (is it the negative number %ld?)", number).c_str() : "");
     case abi::Rule::kSymmetric:
+      if (value == 0)
+        return strprintf("%s = 0x0 is null, where %lu bytes of the symmetric heap are needed", is,
+                         limit);
       return strprintf(
-          "%s = 0x%lx (%lu bytes) is not in the symmetric heap, of which gshmem_malloc gives "
-          "memory",
-          is, value, limit);
+          "%s = 0x%lx (%lu bytes) is not in the symmetric heap; gshmem_malloc allocates there", is,
+          value, limit);
     case abi::Rule::kNotNull:
       return strprintf("%s = 0x%lx is null, where %lu bytes are needed", is, value, limit);
     case abi::Rule::kAligned:

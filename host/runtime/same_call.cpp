@@ -41,6 +41,9 @@ void require_same_call(Collectives& ranks, const char* call, std::uint64_t size,
     });
     require(
         all[pe].size == all[0].size && all[pe].other == all[0].other, GSHMEMX_ERROR_SYMMETRY, [&] {
+          if (all[pe].other == all[0].other)
+            return strprintf("%s: arguments differ: PE 0 passed size %lu, PE %zu size %lu", call,
+                             all[0].size, pe, all[pe].size);
           return strprintf(
               "%s: arguments differ: PE 0 passed size %lu (alignment or offset %lu), PE %zu size "
               "%lu (%lu)",

@@ -47,7 +47,9 @@ TEST_CASE("a_bad_argument_is_reported_by_the_rule_that_it_breaks") {
   CHECK(text_of(Rule::kOverflow, INT64_MAX, 0) ==
         " = 9223372036854775807 is too large, the size in bytes overflows");
   CHECK(text_of(Rule::kSymmetric, 255, 8) ==
-        " = 0xff (8 bytes) is not in the symmetric heap, of which gshmem_malloc gives memory");
+        " = 0xff (8 bytes) is not in the symmetric heap; gshmem_malloc allocates there");
+  CHECK(text_of(Rule::kSymmetric, 0, 8) ==
+        " = 0x0 is null, where 8 bytes of the symmetric heap are needed");
   CHECK(text_of(Rule::kNotNull, 0, 8) == " = 0x0 is null, where 8 bytes are needed");
   CHECK(text_of(Rule::kAligned, 255, 8) == " = 0xff is not aligned to 8 bytes");
   CHECK(text_of(Rule::kStride, -3, 1) == " = -3 is a stride and must be at least 1");

@@ -18,9 +18,11 @@ namespace {
 void require_memory(std::uint64_t heap_bytes, std::uint64_t pes, const char* advice) {
   const MemoryBound bound = memory_bound();
   require(bound.has_room(heap_bytes, pes), GSHMEMX_ERROR_OUT_OF_MEMORY, [&] {
-    return strprintf("symmetric heap of %s, on this host of %lu PEs, is larger than this %s, %s%s",
-                     size_text(heap_bytes).c_str(), pes, bound.name, size_text(bound.bytes).c_str(),
-                     advice);
+    const std::string heaps = pes == 1 ? "a symmetric heap of " + size_text(heap_bytes) + " is"
+                                       : strprintf("%lu symmetric heaps of %s on this host are",
+                                                   pes, size_text(heap_bytes).c_str());
+    return strprintf("%s larger than this %s, %s%s", heaps.c_str(), bound.name,
+                     size_text(bound.bytes).c_str(), advice);
   });
 }
 

@@ -164,6 +164,7 @@ FoundDevices find_devices(const VerbsApi& api, const DeviceWish& wish) {
   errno = 0;
   ibv_device** list = api.get_device_list(&count);
   if (list == nullptr) {
+    if (errno == ENOSYS) return found;  // the kernel has no module of RDMA
     note(found.passed_over, std::string("ibv_get_device_list: ") + std::strerror(errno));
     return found;
   }
@@ -184,7 +185,8 @@ std::string no_device_text(const FoundDevices& found, const Config& config) {
   if (!config.nic_devices.empty()) text += " (GSHMEM_NIC_DEVICES=\"" + config.nic_devices + "\")";
   text += ": " + (found.passed_over.empty()
                       ? std::string("the system has none (/sys/class/infiniband is empty; is the "
-                                    "mlx5_ib module loaded?)")
+                                    "mlx5_ib module loaded?); GSHMEM_NIC=ofi takes libfabric, and "
+                                    "soft a NIC in software")
                       : found.passed_over);
   return text;
 }
