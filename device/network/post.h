@@ -107,22 +107,34 @@ GSHMEM_OUTLINE void make_atomic(WqeImage& image, Queue queue, std::uint64_t remo
 }
 /// The memory that a unit of an image names: local memory, or remote memory for payload or atomics.
 enum class KeyUse : std::uint32_t { kLocal, kPayload, kAtomic };
+/// Find the keys of registered memory for a queue. Only NICs know where the memory ends.
+GSHMEM_FN const std::uint32_t* local_key_at(const abi::RegisteredRange& range,
+                                            std::uint32_t remote_key_count, Queue queue) {
+  return &local_keys(range, remote_key_count)[queue.nic()].raw;
+}
+GSHMEM_FN const abi::RemoteKeys& remote_keys_at(const abi::RegisteredRange& range,
+                                                std::uint32_t rails, Queue queue) {
+  return remote_keys(range)[static_cast<std::uint32_t>(queue.pe()) * rails + queue.rail()];
+}
+/// Returns the registered memory that the unit names, or null.
+GSHMEM_FN const abi::RegisteredRange* range_of(const Word16& unit, const State& state, KeyUse use) {
+  const std::uint64_t raw = use == KeyUse::kLocal ? high_of(unit) : low_of(unit);
+  return range_at(state, Be64::from_raw(raw).get());
+}
 /// If the unit names registered memory, stores the key of that memory in it. Otherwise the unit
 /// keeps the key of the heap, which gives access to nothing beyond the heap.
-GSHMEM_FN void put_registered_key(Word16& unit, const State& state, Queue queue, KeyUse use) {
-  const bool local = use == KeyUse::kLocal;
-  const std::uint64_t offset = Be64::from_raw(local ? std::uint64_t{unit.w} << 32 | unit.z
-                                                    : std::uint64_t{unit.y} << 32 | unit.x)
-                                   .get();
-  const abi::RegisteredRange* const range = search_registered(state, offset, 1);
+GSHMEM_FN void put_key(Word16& unit, const abi::RegisteredRange* range, const State& state,
+                       Queue queue, KeyUse use) {
   if (!range) return;
-  if (local) {
-    unit.y = range->local[queue.nic()].raw;
+  if (use == KeyUse::kLocal) {
+    unit.y = load_relaxed(local_key_at(*range, remote_key_count(state), queue));
     return;
   }
-  const abi::RemoteKeys& keys =
-      range->remote[static_cast<std::uint32_t>(queue.pe()) * range->rails + queue.rail()];
-  unit.z = use == KeyUse::kPayload ? keys.payload.raw : keys.atomic.raw;
+  const abi::RemoteKeys& keys = remote_keys_at(*range, state.key_rails, queue);
+  unit.z = load_relaxed(use == KeyUse::kPayload ? &keys.payload.raw : &keys.atomic.raw);
+}
+GSHMEM_FN void put_registered_key(Word16& unit, const State& state, Queue queue, KeyUse use) {
+  put_key(unit, range_of(unit, state, use), state, queue, use);
 }
 /// Does this for the remote address of the first WQE.
 GSHMEM_OUTLINE void use_registered_key(WqeImage& image, const State& state, Queue queue,

@@ -51,28 +51,47 @@ GSHMEM_FN T* peer_address(const State& state, T* p, int pe) {
   return byte_offset(p, static_cast<std::int64_t>(steps) * state.stride);
 }
 
-/// Returns the row of [offset, offset + bytes), relative to the heap's first byte, if that is
-/// registered memory of the program or a part by which the heap has grown; otherwise null. Pairs
-/// with RegisteredMemory::publish.
-GSHMEM_FN const abi::RegisteredRange* search_registered(const State& state, std::uint64_t offset,
-                                                        std::uint64_t bytes) {
-  if (!state.registered || offset < state.heap_bytes ||
-      offset >= static_cast<std::uint64_t>(state.stride))
-    return nullptr;  // a load of the rows would be slow
-  GSHMEM_NO_UNROLL
-  for (std::uint32_t i = 0; i < abi::kMaxRegistered; ++i) {
-    const abi::RegisteredRange& range = state.registered[i];
-    const std::uint64_t end = load_acquire(&range.end), begin = load_acquire(&range.begin);
-    if (begin == 0) break;
-    // The row may have got other memory between the two loads.
-    if (offset >= begin && offset < end && load_relaxed(&range.end) == end)
-      return bytes <= end - offset ? &range : nullptr;
-  }
-  return nullptr;
+/// Returns the word that leads to the registered memory of the program, or the part by which the
+/// heap has grown, that has bytes of the granule of `offset`, relative to the heap's first byte.
+/// Null: there is none.
+GSHMEM_FN const std::uint64_t* range_word(const State& state, std::uint64_t offset) {
+  if (offset < state.heap_bytes || offset >= static_cast<std::uint64_t>(state.stride))
+    return nullptr;
+#if defined(__CUDA_ARCH__)
+  const abi::RegisteredRange* const* const table = state.registered;
+#else
+  const abi::RegisteredRange* const* const table = state.host_registered;
+#endif
+  if (!table) return nullptr;
+  return reinterpret_cast<const std::uint64_t*>(table + (offset >> abi::kGranuleShift));
 }
-/// Is there such a row? It is out of line, since it is needed beyond the heap only.
+/// Returns what such a word leads to, or null. Pairs with RegisteredMemory::publish: a thread that
+/// was told of the memory has synchronized with it.
+GSHMEM_FN const abi::RegisteredRange* load_range(const std::uint64_t* word) {
+  return word ? reinterpret_cast<const abi::RegisteredRange*>(load_poll(word)) : nullptr;
+}
+GSHMEM_FN const abi::RegisteredRange* range_at(const State& state, std::uint64_t offset) {
+  return load_range(range_word(state, offset));
+}
+/// Is [offset, offset + bytes) in one such range? It is out of line, since it is needed beyond the
+/// heap only.
 GSHMEM_OUTLINE bool is_registered(const State& state, std::uint64_t offset, std::uint64_t bytes) {
-  return search_registered(state, offset, bytes) != nullptr;
+  const abi::RegisteredRange* const range = range_at(state, offset);
+  if (!range) return false;
+  const std::uint64_t end = load_relaxed(&range->end);
+  return offset < end && bytes <= end - offset;
+}
+/// Return the keys that follow a range: those by which NICs access the memory of all PEs, their
+/// number, and those of this PE's NICs for its own memory.
+GSHMEM_FN const abi::RemoteKeys* remote_keys(const abi::RegisteredRange& range) {
+  return reinterpret_cast<const abi::RemoteKeys*>(&range + 1);
+}
+GSHMEM_FN std::uint32_t remote_key_count(const State& state) {
+  return static_cast<std::uint32_t>(state.n_pes) * state.key_rails;
+}
+GSHMEM_FN const abi::Be32* local_keys(const abi::RegisteredRange& range,
+                                      std::uint32_t remote_key_count) {
+  return reinterpret_cast<const abi::Be32*>(remote_keys(range) + remote_key_count);
 }
 /// Returns the registered local memory that contains [p, p + bytes). Its keys are null if there is
 /// none. Pairs with LocalRanges::publish.
@@ -84,7 +103,7 @@ GSHMEM_OUTLINE abi::LocalRange local_range(const State& state, const void* p, st
     const abi::LocalRange& row = state.local[i];
     const std::uint64_t end = load_acquire(&row.end), begin = load_acquire(&row.begin);
     if (begin == 0) break;
-    // See search_registered.
+    // The row may have got other memory between the two loads.
     if (at < begin || at >= end || load_relaxed(&row.end) != end) continue;
     if (bytes <= end - at) return {begin, end, row.keys};
     break;

@@ -231,8 +231,15 @@ std::uint64_t Network::offset_of(const void* addr) const {
   return reinterpret_cast<std::uintptr_t>(addr) - reinterpret_cast<std::uintptr_t>(state_.heap);
 }
 
-void Network::exchange_keys(std::uint64_t offset, abi::RegisteredRange& row) {
-  if (queues_) queues_->keys().exchange(ranks(), offset, row);
+nic::MemoryKeys::OfRange Network::exchange_keys(std::uint64_t offset) {
+  return queues_ ? queues_->keys().exchange(ranks(), offset) : nic::MemoryKeys::OfRange{};
+}
+
+std::size_t Network::key_bytes() const {
+  if (!queues_) return 0;
+  const nic::MemoryKeys& keys = queues_->keys();
+  return static_cast<std::size_t>(state_.n_pes) * keys.rails() * sizeof(abi::RemoteKeys) +
+         keys.nics() * sizeof(abi::Be32);
 }
 
 void Network::unregister_memory(std::uint64_t offset) noexcept {

@@ -55,9 +55,11 @@ class Network {
   /// Local: makes the memory accessible to its NICs. Errors: those of Nic; then it is not
   /// accessible.
   void register_memory(std::uint64_t offset, std::size_t bytes);
-  /// Collective, after register_memory on all PEs: stores the keys by which device code accesses
-  /// the memory in the row.
-  void exchange_keys(std::uint64_t offset, abi::RegisteredRange& row);
+  /// Collective, after register_memory on all PEs: returns the keys by which device code accesses
+  /// the memory.
+  [[nodiscard]] nic::MemoryKeys::OfRange exchange_keys(std::uint64_t offset);
+  /// Returns the size of such keys.
+  [[nodiscard]] std::size_t key_bytes() const;
   /// Local: the memory is no longer accessible.
   void unregister_memory(std::uint64_t offset) noexcept;
   // For local memory, while there are queues. Local.

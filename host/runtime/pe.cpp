@@ -328,6 +328,7 @@ void Pe::make_memory(std::uint64_t host_room) {
 
 void Pe::publish() {
   plane_->monitor().tick_every(kTick);
+  registered_->make_rows(network_.key_bytes());
   open_local_ranges();
   make_teams();
   make_contexts();

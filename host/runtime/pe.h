@@ -210,7 +210,6 @@ class Pe {
   std::uint64_t noted_bytes_ = 0;             ///< of an abi::OrderShadow; 0: no PE notes its calls
   std::unique_ptr<GpuMapping> heap_mapping_;  ///< null: the copy engine serves the host
   std::unique_ptr<SymmetricHeap> heap_;
-  std::vector<abi::RegisteredRange> host_registered_;  ///< rows, in CPU mode
   std::unique_ptr<RegisteredMemory> registered_;
   std::unique_ptr<char[]> host_local_;  ///< rows of the next, in CPU mode
   LocalRanges local_ranges_;

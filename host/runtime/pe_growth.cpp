@@ -14,7 +14,7 @@ SymmetricHeap::Growth Pe::growth() {
   SymmetricHeap::Growth growth;
   if (!config.symmetric_growth) return growth;
   const p2p::PeerWindow& window = paths_->window();
-  growth.granularity = std::max(window.lent_granularity(), abi::kHeapAlignment);
+  growth.granularity = std::max(window.lent_granularity(), abi::kGranuleBytes);
   growth.limit = config.symmetric_size + window.lent_bytes();
   const bool is_set = config.symmetric_limit != 0 && config.symmetric_limit <= growth.limit;
   if (is_set) growth.limit = config.symmetric_limit;
@@ -53,9 +53,7 @@ std::uint64_t Pe::add_to_heap(std::uint64_t bytes, std::uint64_t alignment) {
         kFailed);
     run_phase(
         ranks(), [&] { map_at(offset, more, bytes); }, kFailed);
-    abi::RegisteredRange keys{};
-    network_.exchange_keys(offset, keys);
-    registered_->publish(offset, nullptr, bytes, keys);
+    registered_->publish(offset, nullptr, bytes, network_.exchange_keys(offset));
   } catch (...) {
     undo();
     throw;
@@ -71,6 +69,7 @@ void Pe::map_at(std::uint64_t offset, const p2p::LentMemory& lent, std::uint64_t
     at += piece.bytes;
   }
   network_.register_memory(offset, bytes);
+  registered_->prepare(offset);
 }
 
 void Pe::unmap_at(std::uint64_t offset) noexcept {

@@ -9,22 +9,19 @@ namespace gshmem {
 
 void Pe::make_registered() {
   const p2p::PeerWindow& window = paths_->window();
-  constexpr std::size_t kBytes = abi::kMaxRegistered * sizeof(abi::RegisteredRange);
-  abi::RegisteredRange* rows = nullptr;
-  if (gpu_) {
-    rows = static_cast<abi::RegisteredRange*>(gpu_->host_memory(kBytes));
-  } else {
-    host_registered_.resize(abi::kMaxRegistered);
-    rows = host_registered_.data();
-  }
-  state_.registered = rows;
   registered_ = std::make_unique<RegisteredMemory>(
-      RegisteredMemory::Place{window.lent_begin(), window.lent_bytes(), window.lent_granularity()},
-      rows);
+      RegisteredMemory::Place{
+          .begin = window.lent_begin(),
+          .bytes = window.lent_bytes(),
+          .granularity = std::max(window.lent_granularity(), abi::kGranuleBytes),
+          .stride = static_cast<std::uint64_t>(window.stride())},
+      table_memory());
+  registered_->enter(state_);
 }
 
 void Pe::open_local_ranges() {
   if (!network_.queues()) return;
+  state_.key_rails = static_cast<std::uint32_t>(network_.queues()->keys().rails());
   LocalRanges::Nics nics{
       .count = network_.queues()->keys().nics(),
       .add = [this](const void* addr, std::size_t bytes,
@@ -80,7 +77,7 @@ void* Pe::register_symmetric(const char* call, const SymmetricBuffer& buffer) {
   });
   const std::uint64_t offset =
       registered_->reserve(call, buffer.bytes, agreed_wish(buffer.preferred));
-  abi::RegisteredRange keys{};
+  nic::MemoryKeys::OfRange keys;
   try {
     step_of(call, [&] {
       try {
@@ -89,7 +86,7 @@ void* Pe::register_symmetric(const char* call, const SymmetricBuffer& buffer) {
         throw Error(error.code(), strprintf("%s: %s", call, error.what()));
       }
     });
-    network_.exchange_keys(offset, keys);
+    keys = network_.exchange_keys(offset);
   } catch (...) {
     unmap_at(offset);
     registered_->release(offset);

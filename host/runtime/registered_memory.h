@@ -1,29 +1,38 @@
 // The list of the symmetric memory beyond the heaps' first parts: registered memory of the program,
 // and the parts by which heaps have grown. It has their offsets in the symmetric address range, and
-// the rows by which device code and checks find them. Included by Pe. Accesses no memory but the
-// rows. Invariant: PEs register, unregister and grow alike, so the offsets of all PEs are the same;
-// each PE has its own buffers.
+// the tables by which device code and checks find them. Included by Pe. Accesses no memory but the
+// tables. Invariant: PEs register, unregister and grow alike, so the offsets of all PEs are the
+// same; each PE has its own buffers.
 #pragma once
 
 #include <gshmem/abi/state.h>
 
+#include "host/runtime/context_table.h"
 #include "host/runtime/heap/allocator.h"
+#include "transport/nic/memory_keys.h"
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
+#include <deque>
 #include <map>
+#include <memory>
 #include <optional>
+#include <vector>
 
 namespace gshmem {
 
 class RegisteredMemory {
  public:
-  /// Offsets are relative to the heap's first byte.
+  /// Offsets are relative to the heap's first byte. `begin` and `granularity` are multiples of
+  /// abi::kGranuleBytes, and no range ends after `stride`, DeviceState::stride.
   struct Place {
-    std::uint64_t begin, bytes, granularity;
+    std::uint64_t begin, bytes, granularity, stride;
   };
-  /// `rows` has kMaxRegistered rows, zeroed; they outlive this object.
-  RegisteredMemory(const Place& place, abi::RegisteredRange* rows);
+  /// Kernels read tables in `memory`.
+  RegisteredMemory(const Place& place, ContextTable::DeviceMemory memory);
+  /// Enters the tables into the PE's state.
+  void enter(abi::DeviceState& state) const;
 
   // Errors: GSHMEMX_ERROR_INVALID_VALUE, with the call's name.
   /// `buffer` must not overlap one that is registered.
@@ -33,29 +42,52 @@ class RegisteredMemory {
                      std::size_t bytes) const;
 
   /// Returns an offset for `bytes` bytes: `wish` if that is free, aligned and in the range,
-  /// otherwise the best other one. Errors: GSHMEMX_ERROR_OUT_OF_MEMORY, also when all rows are in
-  /// use.
+  /// otherwise the best other one. Errors: GSHMEMX_ERROR_OUT_OF_MEMORY.
   [[nodiscard]] std::uint64_t reserve(const char* call, std::size_t bytes,
                                       std::optional<std::uint64_t> wish);
   /// Returns an offset for a part of the heap, whose alignment is a power of two. Errors:
-  /// GSHMEMX_ERROR_OUT_OF_MEMORY, in the same cases.
+  /// GSHMEMX_ERROR_OUT_OF_MEMORY.
   [[nodiscard]] std::uint64_t reserve_part(std::uint64_t bytes, std::uint64_t alignment);
-  /// Device code finds the memory from now on, with the keys that are in `keys`. `buffer` is null
-  /// for a part of the heap, which is never registered.
+  /// Before the first prepare(): each range has keys of this size. Errors: those of the memory of
+  /// kernels.
+  void make_rows(std::size_t key_bytes);
+  /// Takes a row for what publish() writes. Errors: those of the memory of kernels.
+  void prepare(std::uint64_t offset);
+  /// Device code finds the memory from now on, with these keys. `buffer` is null for a part of the
+  /// heap, which is never registered.
   void publish(std::uint64_t offset, const void* buffer, std::size_t bytes,
-               const abi::RegisteredRange& keys);
+               const nic::MemoryKeys::OfRange& keys);
   /// Releases an offset of reserve; device code no longer finds the memory.
   void release(std::uint64_t offset);
 
  private:
+  /// Where an abi::RegisteredRange and its keys are: for host threads, and for kernels.
+  struct Row {
+    std::uint64_t* host = nullptr;
+    void* device = nullptr;
+  };
   struct Buffer {
     std::uintptr_t begin = 0;  ///< 0: it is a part of the heap
     std::uint64_t bytes = 0;
-    abi::RegisteredRange* row = nullptr;
+    Row row{};
+    bool is_published = false;
   };
+  using Word = std::uint64_t;
+  struct Free {
+    void operator()(Word* words) const { std::free(words); }
+  };
+  void add_rows();
+  void enter_row(std::uint64_t offset, std::uint64_t bytes, const Row& row);
+
   const Place place_;
-  abi::RegisteredRange* const rows_;
+  ContextTable::DeviceMemory memory_;
   OffsetAllocator allocator_;
+  // The addresses of rows by granule; 0: none.
+  std::unique_ptr<Word[], Free> host_table_;  ///< takes memory only where rows were entered
+  Word* device_table_;
+  std::size_t row_words_ = 0;
+  std::deque<std::vector<Word>> rows_;  ///< of host threads
+  std::vector<Row> free_;
   std::map<std::uint64_t, Buffer> buffers_;  ///< indexed by offset
 };
 

@@ -117,8 +117,8 @@ GSHMEM_EXPORT void gshmemx_buffer_unregister_all(void);
 /// null, no bytes, parts of allocations, flags, symmetric memory, or memory that overlaps
 /// registered memory; GSHMEMX_ERROR_NOT_SUPPORTED for other memory, and in jobs that map heaps by
 /// fabric handles; GSHMEMX_ERROR_NIC for memory that a NIC cannot access;
-/// GSHMEMX_ERROR_OUT_OF_MEMORY for more than GSHMEM_REGISTERED_SIZE, or when 256 buffers and parts
-/// of the heap exist. Source: as nvshmemx_buffer_register_symmetric.
+/// GSHMEMX_ERROR_OUT_OF_MEMORY for more than GSHMEM_REGISTERED_SIZE. Source: as
+/// nvshmemx_buffer_register_symmetric.
 GSHMEM_EXPORT void* gshmemx_buffer_register_symmetric(void* buf_ptr, size_t size, int flags);
 /// Does what gshmemx_buffer_register_symmetric does, at `preferred_addr` if that has the same
 /// distance from the heap on all PEs, and is free, aligned and in the range for registered memory;

@@ -26,7 +26,8 @@ void gshmem::Network::take(int, net::ByteView) {}
 void gshmem::Network::stop_first_use() noexcept {}
 void gshmem::Network::stop() noexcept {}
 void gshmem::Network::register_memory(std::uint64_t, std::size_t) {}
-void gshmem::Network::exchange_keys(std::uint64_t, abi::RegisteredRange&) {}
+gshmem::nic::MemoryKeys::OfRange gshmem::Network::exchange_keys(std::uint64_t) { return {}; }
+std::size_t gshmem::Network::key_bytes() const { return 0; }
 void gshmem::Network::unregister_memory(std::uint64_t) noexcept {}
 void gshmem::Network::register_local(const void*, std::size_t, abi::Be32*) {}
 void gshmem::Network::unregister_local(const void*) noexcept {}

@@ -538,13 +538,13 @@ MUTATIONS = [
              PACKETS + "calls_use_packets_within_the_limits_of_the_team", r"go\(17"),
 
     # Symmetric memory.
-    mutation("registered_memory_of_any_size", "pe/p2p.h",
-             "return bytes <= end - offset ? &range : nullptr;",
-             "return &range;", IS_SYMMETRIC, r"ranges\.is"),
-    mutation("byte_after_registered_memory", "pe/p2p.h", "offset >= begin && offset < end",
-             "offset >= begin && offset <= end", IS_SYMMETRIC, r"ranges\.is"),
-    mutation("rows_after_a_free_one_are_not_seen", "pe/p2p.h",
-             "begin == 0) break;\n    // The row", "end == 0) break;\n    // The row", IS_SYMMETRIC, r"ranges\.is"),
+    mutation("registered_memory_of_any_size", "pe/p2p.h", "return offset < end && bytes <= end - offset;",
+             "return offset < end;", IS_SYMMETRIC, r"ranges\.is"),
+    mutation("byte_after_registered_memory", "pe/p2p.h", "offset < end && bytes",
+             "offset <= end && bytes", IS_SYMMETRIC, r"ranges\.is"),
+    mutation("memory_after_the_addresses_of_a_pe", "pe/p2p.h",
+             "offset >= static_cast<std::uint64_t>(state.stride))",
+             "offset > static_cast<std::uint64_t>(state.stride))", IS_SYMMETRIC, r"ranges\.is"),
 
     # Images of entries.
     mutation("dump_does_not_wait", "network/wqe.h", "control_unit({Opcode::kDump, 0, 2, abi::kFence})",

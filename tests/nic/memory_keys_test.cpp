@@ -9,12 +9,9 @@
 #include <catch2/catch.hpp>
 
 #include <algorithm>
-#include <cstring>
-#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
-#include <numeric>
 #include <string>
 #include <vector>
 
@@ -70,28 +67,12 @@ struct OnePe {
   /// The network reaches the heap for all operations, or for atomics only, or there are no peers.
   enum class Needs { kAll, kAtomics, kNobody };
   explicit OnePe(bootstrap::Bootstrap& of, Needs needs = Needs::kAll, int count = 2)
-      : boot(of), rails(nics_of(of.rank(), count)), keys(rails, [this](std::size_t bytes) {
-          Table& table = tables.emplace_back(bytes);
-          std::memset(table.words.data(), 0, bytes);
-          return table.words.data();
-        }) {
+      : boot(of), rails(nics_of(of.rank(), count)), keys(rails) {
     std::vector<int> peers;
     for (int pe = 0; pe < boot.size() && needs != Needs::kNobody; ++pe) peers.push_back(pe);
     keys.register_heap({nullptr, kHeap}, peers, [&](int) { return needs == Needs::kAtomics; });
     keys.exchange(boot);
   }
-  /// A table of the requested size, with guard bytes after it.
-  struct Table {
-    static constexpr std::uint64_t kAfter = 0xeeeeeeeeeeeeeeee;
-    explicit Table(std::size_t bytes) : bytes(bytes), words(bytes / 8 + 8, kAfter) {}
-    [[nodiscard]] bool is_kept() const {
-      const auto* const all = reinterpret_cast<const unsigned char*>(words.data());
-      return std::all_of(all + bytes, all + 8 * words.size(),
-                         [](unsigned char byte) { return byte == 0xee; });
-    }
-    std::size_t bytes;
-    std::vector<std::uint64_t> words;
-  };
   [[nodiscard]] static NicList nics_of(int pe, int count) {
     NicList list;
     for (int rail = 0; rail < count; ++rail)
@@ -104,15 +85,15 @@ struct OnePe {
     return {.base = nullptr, .bytes = 4096, .offset = offset};
   }
   /// Registers on all PEs and returns what device code finds.
-  [[nodiscard]] abi::RegisteredRange add(std::uint64_t offset = kBeside) {
-    abi::RegisteredRange row{};
+  [[nodiscard]] MemoryKeys::OfRange add(std::uint64_t offset = kBeside) {
     keys.add(region(offset));
-    keys.exchange(boot, offset, row);
-    return row;
+    return keys.exchange(boot, offset);
   }
-  void expect_keys(const abi::RegisteredRange& row, std::uint64_t offset = kBeside) {
+  void expect_keys(const MemoryKeys::OfRange& row, std::uint64_t offset = kBeside) {
     const auto count = static_cast<std::size_t>(rails.count());
-    expect(row.rails == count, "rails of the job");
+    expect(keys.rails() == count, "rails of the job");
+    expect(row.local.size() == keys.nics(), "a key for each NIC of this PE");
+    expect(row.remote.size() == count * static_cast<std::size_t>(boot.size()), "and of all PEs");
     std::vector<Keys> mine, all;
     for (int rail = 0; rail < rails.count(); ++rail) {
       mine.push_back(nic(rail).registered.at(offset));
@@ -125,12 +106,10 @@ struct OnePe {
       expect(row.remote[i].payload.get() == all[i].remote, "the key for payload");
       expect(row.remote[i].atomic.get() == all[i].atomic, "the key for atomics");
     }
-    for (const Table& table : tables) expect(table.is_kept(), "what is after a table stays");
   }
 
   bootstrap::Bootstrap& boot;
   Rails rails;
-  std::deque<Table> tables;
   MemoryKeys keys;
 };
 
@@ -145,23 +124,17 @@ void on_three_pes(const std::function<void(OnePe&)>& body, OnePe::Needs needs = 
 
 TEST_CASE("each_nic_and_rail_has_keys_of_memory_beside_the_heap") {
   on_three_pes([](OnePe& pe) {
-    const abi::RegisteredRange first = pe.add(), second = pe.add(2 * OnePe::kBeside);
+    const MemoryKeys::OfRange first = pe.add(), second = pe.add(2 * OnePe::kBeside);
     pe.expect_keys(first);
     pe.expect_keys(second, 2 * OnePe::kBeside);
     pe.keys.remove(OnePe::kBeside);
     for (int rail = 0; rail < 2; ++rail)
       expect(pe.nic(rail).registered.count(OnePe::kBeside) == 0, "no NIC reaches it any more");
     pe.expect_keys(second, 2 * OnePe::kBeside);
-    // It is at the same address: its keys are new, in memory that device code has read before.
-    const abi::RegisteredRange again = pe.add();
-    pe.expect_keys(again);
-    expect(again.remote == first.remote && pe.tables.size() == 2, "tables serve again");
-    pe.keys.remove(3 * OnePe::kBeside);  // there is none
-    // A range is removed once only: two others then have tables of their own.
-    for (int times = 0; times < 2; ++times) pe.keys.remove(OnePe::kBeside);
-    const abi::RegisteredRange third = pe.add(3 * OnePe::kBeside),
-                               fourth = pe.add(4 * OnePe::kBeside);
-    expect(third.remote != fourth.remote && pe.tables.size() == 3, "each has its table");
+    pe.expect_keys(pe.add());  // at the same address, where its keys are new
+    for (int times = 0; times < 2; ++times) pe.keys.remove(OnePe::kBeside);  // the second is none
+    pe.expect_keys(pe.add(3 * OnePe::kBeside), 3 * OnePe::kBeside);
+    pe.expect_keys(second, 2 * OnePe::kBeside);
   });
 }
 
@@ -201,7 +174,7 @@ TEST_CASE("a_port_that_carries_payload_to_one_pe_has_the_whole_heap") {
           list.push_back(std::make_unique<Registering>(1000, me == 0 ? "d0" : "d1"));
           Rails rails(std::move(list));
           rails.open_host_ports(boot, {0, 0, 0});
-          MemoryKeys keys(rails, [](std::size_t) { return nullptr; });
+          MemoryKeys keys(rails);
           keys.register_heap({nullptr, OnePe::kHeap}, {1, 2},
                              [&](int pe) { return pe == only_atomics; });
           auto& to_both = static_cast<Registering&>(rails.to(1, 0));
@@ -233,8 +206,7 @@ TEST_CASE("remote_ports_have_memory_beside_the_heap_if_they_carry_more_than_atom
             list.push_back(std::make_unique<Registering>(1000, me == 0 ? "d0" : "d1"));
             Rails rails(std::move(list));
             rails.open_host_ports(boot, {0, 0});
-            std::vector<std::uint64_t> table(64);
-            MemoryKeys keys(rails, [&](std::size_t) { return table.data(); });
+            MemoryKeys keys(rails);
             std::vector<int> peers{0, 1};
             if (needs == Needs::kNobody) peers.clear();
             keys.register_heap({nullptr, OnePe::kHeap}, peers,

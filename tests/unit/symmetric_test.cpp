@@ -1,4 +1,4 @@
-// Tests which memory is symmetric for device code: the heap, and the ranges in rows of the table.
+// Tests which memory is symmetric for device code: the heap, and the ranges that the table names.
 #include <gshmem/device/pe/p2p.h>
 
 #include <catch2/catch.hpp>
@@ -9,7 +9,9 @@ using namespace gshmem;
 
 namespace {
 
-constexpr std::uint64_t kHeap = 4 * abi::kInternalBytes, kFirst = 2 * kHeap, kBytes = 4096;
+constexpr std::uint64_t kHeap = 4 * abi::kInternalBytes, kBytes = 4096,
+                        kGranule = abi::kGranuleBytes, kFirst = 2 * kHeap,
+                        kSecond = kFirst + 2 * kGranule, kStride = 1 << 30;
 
 struct Ranges {
   Ranges() {
@@ -18,16 +20,23 @@ struct Ranges {
     state.n_pes = 2;
     state.my_pe = 0;
     state.mapped_count = 2;
-    state.stride = 1 << 30;
-    state.registered = rows.data();
-    rows[0] = {kFirst, kFirst + kBytes};
-    rows[1] = {kFirst + 2 * kBytes, 0};  // no longer registered
-    rows[2] = {kFirst + 4 * kBytes, kFirst + 5 * kBytes};
+    state.stride = kStride;
+    state.host_registered = table.data();
+    at(kFirst) = &first;
+    at(kSecond) = at(kSecond + kGranule) = &second;
+    at(kStride - kGranule) = &last;
+    at(kStride) = &after;  // it is not among the addresses of this PE
+  }
+  [[nodiscard]] const abi::RegisteredRange*& at(std::uint64_t offset) {
+    return table[offset >> abi::kGranuleShift];
   }
   [[nodiscard]] bool is(std::uint64_t offset, std::uint64_t bytes) const {
     return device::is_symmetric(state, state.heap + offset, bytes);
   }
-  std::vector<abi::RegisteredRange> rows = std::vector<abi::RegisteredRange>(abi::kMaxRegistered);
+  const abi::RegisteredRange first{kFirst + kBytes}, second{kSecond + kGranule + kBytes},
+      last{kStride}, after{kStride + kBytes};
+  std::vector<const abi::RegisteredRange*> table =
+      std::vector<const abi::RegisteredRange*>((kStride >> abi::kGranuleShift) + 1);
   abi::DeviceState state;
 };
 
@@ -44,18 +53,22 @@ TEST_CASE("objects_are_symmetric_in_the_heap_and_in_registered_memory") {
   CHECK_FALSE(ranges.is(kFirst - 1, 2));
   CHECK(ranges.is(kFirst + kBytes - 1, 1));
   CHECK_FALSE(ranges.is(kFirst + kBytes, 0));
-  CHECK_FALSE(ranges.is(kFirst + 2 * kBytes, 1));
-  CHECK(ranges.is(kFirst + 4 * kBytes, kBytes));
-  CHECK_FALSE(ranges.is(kFirst + 4 * kBytes + 1, kBytes));
-  CHECK_FALSE(ranges.is(kFirst + 4 * kBytes, UINT64_MAX));
-  ranges.state.registered = nullptr;
+  CHECK_FALSE(ranges.is(kFirst + kGranule, 1));
+  CHECK(ranges.is(kSecond, kGranule + kBytes));
+  CHECK(ranges.is(kSecond + kGranule, kBytes));
+  CHECK_FALSE(ranges.is(kSecond + 1, kGranule + kBytes));
+  CHECK_FALSE(ranges.is(kSecond + kGranule + kBytes, 1));
+  CHECK_FALSE(ranges.is(kSecond, UINT64_MAX));
+  CHECK(ranges.is(kStride - 1, 1));
+  CHECK_FALSE(ranges.is(kStride, 0));
+  ranges.state.host_registered = nullptr;
   CHECK_FALSE(ranges.is(kFirst, kBytes));
 }
 
 TEST_CASE("registered_objects_are_found_at_peers_by_the_stride") {
   const Ranges ranges;
-  char* const own = ranges.state.heap + kFirst + 4 * kBytes + 8;
-  CHECK(device::ptr(ranges.state, own, 1) == own + (1 << 30));
+  char* const own = ranges.state.heap + kSecond + kGranule + 8;
+  CHECK(device::ptr(ranges.state, own, 1) == own + kStride);
   CHECK(device::ptr(ranges.state, own, 0) == own);
   CHECK(device::ptr(ranges.state, own + kBytes, 1) == nullptr);
 }

@@ -52,7 +52,6 @@ void MemoryKeys::add(const Region& region) {
   memory.region = region;
   try {
     register_with_all(memory);
-    memory.table = take_table(remote_.size());
   } catch (...) {
     remove_locked(region.offset);
     throw;
@@ -72,22 +71,7 @@ void MemoryKeys::add_local(const Region& region, abi::Be32* keys) {
   for (const auto& [nic, key] : memory.local) keys[number(*nic)] = abi::Be32(key);
 }
 
-MemoryKeys::Table MemoryKeys::take_table(std::size_t pes) {
-  if (!free_.empty()) {
-    const Table last = free_.back();
-    free_.pop_back();
-    return last;
-  }
-  free_.reserve(abi::kMaxRegistered);  // so that remove() allocates nothing
-  const std::size_t remote = pes * static_cast<std::size_t>(rails_.count());
-  Table table{};
-  table.remote = static_cast<abi::RemoteKeys*>(
-      allocate_(remote * sizeof(abi::RemoteKeys) + users_.size() * sizeof(abi::Be32)));
-  table.local = reinterpret_cast<abi::Be32*>(table.remote + remote);
-  return table;
-}
-
-void MemoryKeys::exchange(Collectives& boot, std::uint64_t offset, abi::RegisteredRange& row) {
+MemoryKeys::OfRange MemoryKeys::exchange(Collectives& boot, std::uint64_t offset) {
   const Memory& memory = memory_at(offset);
   const std::vector<ByRail> all = allgather(boot, memory.remote);
   for (int rail = 0; rail < rails_.count(); ++rail) {
@@ -97,17 +81,13 @@ void MemoryKeys::exchange(Collectives& boot, std::uint64_t offset, abi::Register
     boot.allgather(mine.data(), infos.data(), mine.size());
     rails_[rail].set_memory_infos(memory.region, infos);
   }
-  const auto rails = static_cast<std::size_t>(rails_.count());
-  for (std::size_t pe = 0; pe < all.size(); ++pe) {
-    for (std::size_t rail = 0; rail < rails; ++rail) {
-      const Remote& keys = all[pe][rail];
-      memory.table.remote[pe * rails + rail] = {abi::Be32(keys.payload), abi::Be32(keys.atomic)};
-    }
+  OfRange found{.remote = {}, .local = std::vector<abi::Be32>(users_.size())};
+  for (const ByRail& of_pe : all) {
+    for (std::size_t rail = 0; rail < rails(); ++rail)
+      found.remote.push_back({abi::Be32(of_pe[rail].payload), abi::Be32(of_pe[rail].atomic)});
   }
-  for (const auto& [nic, key] : memory.local) memory.table.local[number(*nic)] = abi::Be32(key);
-  row.local = memory.table.local;
-  row.remote = memory.table.remote;
-  row.rails = rails;
+  for (const auto& [nic, key] : memory.local) found.local[number(*nic)] = abi::Be32(key);
+  return found;
 }
 
 const MemoryKeys::Memory& MemoryKeys::memory_at(std::uint64_t offset) {
@@ -125,7 +105,6 @@ void MemoryKeys::remove_locked(std::uint64_t offset) noexcept {
   if (found == memories_.end()) return;
   const Memory& memory = found->second;
   for (const auto& [nic, key] : memory.local) nic->unregister_memory(memory.region);
-  if (memory.table.remote != nullptr) free_.push_back(memory.table);
   memories_.erase(found);
 }
 

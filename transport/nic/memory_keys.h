@@ -1,7 +1,6 @@
 // The keys by which the NICs of a PE, and those of all others, access its memory. The keys of the
-// heap are in the views of queues. The keys of registered memory of the program are in the rows of
-// abi::RegisteredRange. Included by QueueSet. Invariant: data that a row points to stays where it
-// is until this object is destroyed.
+// heap are in the views of queues. Those of registered memory follow abi::RegisteredRange. Included
+// by QueueSet. Invariant: a Nic has memory registered exactly as long as it is added here.
 #pragma once
 
 #include <gshmem/abi/state.h>
@@ -20,9 +19,7 @@ namespace gshmem::nic {
 
 class MemoryKeys {
  public:
-  /// Allocates zeroed memory that device code accesses by the same address.
-  using Allocate = std::function<void*(std::size_t bytes)>;
-  MemoryKeys(Rails& rails, Allocate allocate) : rails_(rails), allocate_(std::move(allocate)) {}
+  explicit MemoryKeys(Rails& rails) : rails_(rails) {}
 
   /// Registers the heap with every Nic that reaches one of `peers`. A Nic that is used only for
   /// atomics gets the part of the heap where the old values are stored. Errors: those of Nic.
@@ -44,13 +41,20 @@ class MemoryKeys {
   // For memory outside the heap, identified by its offset, which is the same on all PEs.
   /// Registers memory. The call is local. Errors: those of Nic; then nothing stays registered.
   void add(const Region& region);
-  /// Collective, after `add` on all PEs: stores the keys in the row.
-  void exchange(Collectives& boot, std::uint64_t offset, abi::RegisteredRange& row);
+  /// The keys of memory in the order in which they follow an abi::RegisteredRange.
+  struct OfRange {
+    std::vector<abi::RemoteKeys> remote;
+    std::vector<abi::Be32> local;
+  };
+  /// Collective, after `add` on all PEs.
+  [[nodiscard]] OfRange exchange(Collectives& boot, std::uint64_t offset);
   /// Local: unregisters the memory with all NICs of this PE.
   void remove(std::uint64_t offset) noexcept;
   /// Registers memory that only this PE's NICs access, and stores its keys for device code, one for
   /// each of nics(). Errors: as of `add`. It is unregistered by `remove`.
   void add_local(const Region& region, abi::Be32* keys);
+  /// Returns how many rails PEs have: DeviceState::key_rails.
+  [[nodiscard]] std::size_t rails() const { return static_cast<std::size_t>(rails_.count()); }
   /// Returns how many NICs this PE uses.
   [[nodiscard]] std::size_t nics() const { return users_.size(); }
 
@@ -62,25 +66,17 @@ class MemoryKeys {
     bool whole = true;      ///< registers memory of the program, too
     std::uint32_t key = 0;  ///< key of the heap
   };
-  /// The table where device code finds keys.
-  struct Table {
-    abi::Be32* local;
-    abi::RemoteKeys* remote;
-  };
   struct Memory {
     Region region;
     std::map<Nic*, std::uint32_t> local;
     ByRail remote{};
-    Table table{};
   };
   void note_remote(const Nic& nic, const Keys& keys, ByRail& remote) const;
   void register_with_all(Memory& memory);
   [[nodiscard]] const Memory& memory_at(std::uint64_t offset);
   void remove_locked(std::uint64_t offset) noexcept;
-  [[nodiscard]] Table take_table(std::size_t pes);
 
   Rails& rails_;
-  Allocate allocate_;
   std::map<const Nic*, User> users_;
   ByRail own_{};                ///< keys of this PE's heap
   std::vector<ByRail> remote_;  ///< keys of the heaps, by PE
@@ -88,7 +84,6 @@ class MemoryKeys {
   /// local calls may come at any time.
   std::mutex mutex_;
   std::map<std::uint64_t, Memory> memories_;
-  std::vector<Table> free_;  ///< tables of memory that is no longer registered
 };
 
 }  // namespace gshmem::nic

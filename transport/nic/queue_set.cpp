@@ -64,7 +64,7 @@ QueueSet::QueueSet(Rails& rails, const QueueSetOptions& options)
       flags_(options.flags),
       depth_(std::bit_ceil(static_cast<std::uint32_t>(options.config.qp_depth))),
       memory_(choose_memory()),
-      keys_(rails, options.memory.shared),
+      keys_(rails),
       on_first_use_(options.config.connect == ConnectChoice::kUse && rails_.limits().first_use) {
   keys_.register_heap(heap_, peers_, options.only_atomics);
   make_batches({default_queues(rails_.count(), options.config.qps_per_pe)});

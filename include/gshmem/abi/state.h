@@ -16,7 +16,7 @@ namespace gshmem::abi {
 /// The number of the layouts in abi/ and of the interface between kernels and the library. It
 /// increases with every change of them: init then refuses a program that was compiled with other
 /// headers.
-inline constexpr std::uint32_t kStateAbi = 16;
+inline constexpr std::uint32_t kStateAbi = 17;
 
 inline constexpr std::uint32_t kStateMagic = 0x67736831;  ///< initialized ("gsh1")
 inline constexpr std::uint32_t kStateAmbiguous =
@@ -76,18 +76,16 @@ enum class AmoPath : std::uint32_t {
 inline constexpr std::uint32_t kAllPesFlat = 1u << 31;  ///< a bit of DeviceState::all_pes
 
 /// Registered memory of the program that is symmetric (gshmemx_buffer_register_symmetric), or a
-/// part by which the heap has grown, by offsets from DeviceState::heap. It is beyond the heap, at
-/// the same offset for every PE.
+/// part by which the heap has grown. It is beyond the heap, at the same offset from
+/// DeviceState::heap for every PE. If the job uses a network, its keys follow: RemoteKeys for the
+/// memory of PE p, at number p * DeviceState::key_rails + QueueView::rail, and then keys for this
+/// PE's memory, by QueueView::nic.
 struct RegisteredRange {
-  std::uint64_t begin;  ///< 0: no row was ever used from here on
-  std::uint64_t end;    ///< 0: no longer registered
-  /// Its keys, if the job uses a network: for this PE's memory by QueueView::nic, and for that of
-  /// PE p by p * rails + QueueView::rail.
-  const Be32* local = nullptr;
-  const RemoteKeys* remote = nullptr;
-  std::uint64_t rails = 0;
+  std::uint64_t end;  ///< an offset
 };
-inline constexpr std::uint32_t kMaxRegistered = 256;  ///< number of ranges at a time
+/// Each begins at a multiple of this number of bytes, so no two ranges have bytes of one granule.
+inline constexpr int kGranuleShift = 21;
+inline constexpr std::uint64_t kGranuleBytes = std::uint64_t{1} << kGranuleShift;
 
 /// Local memory that the NICs of its PE may access (gshmemx_buffer_register), by addresses.
 struct LocalRange {
@@ -132,12 +130,17 @@ struct DeviceState {
   /// Bit i: predefined team i has all PEs, in order. With kAllPesFlat: Team::flat of all PEs.
   std::uint32_t all_pes = 1 | kAllPesFlat;
 
-  /// kMaxRegistered rows, in host memory that kernels access, too.
-  const RegisteredRange* registered = nullptr;
-  /// kMaxLocal rows, likewise; null: no network path.
+  /// For each granule of the addresses [0, stride) from `heap`, the range that has bytes of it, or
+  /// null. For kernels and for host threads (the same in CPU mode).
+  const RegisteredRange* const* registered = nullptr;
+  const RegisteredRange* const* host_registered = nullptr;
+  std::uint32_t key_rails = 0;  ///< of the keys of ranges
+  std::uint32_t reserved = 0;
+
+  /// kMaxLocal rows, in host memory that kernels access, too; null: no network path.
   const LocalRange* local = nullptr;
 };
 static_assert(std::is_trivially_copyable_v<DeviceState>);
-static_assert(sizeof(DeviceState) == 208);
+static_assert(sizeof(DeviceState) == 224);
 
 }  // namespace gshmem::abi

@@ -5,6 +5,7 @@
 #include "host/base/error.h"
 #include "host/runtime/context_table.h"
 #include "host/runtime/teams.h"
+#include "tests/unit/p2p/kernel_memory.h"
 
 #include <catch2/catch.hpp>
 
@@ -16,36 +17,9 @@
 #include <vector>
 
 using namespace gshmem;
+using gshmem::test::KernelMemory;
 
 namespace {
-
-/// Memory of kernels, which records its size and every upload.
-class KernelMemory {
- public:
-  [[nodiscard]] ContextTable::DeviceMemory functions() {
-    return {[this](std::size_t bytes) -> void* {
-              if (full_) throw Error(GSHMEMX_ERROR_OUT_OF_MEMORY, "no memory of kernels");
-              return blocks_.emplace_back(bytes).data();
-            },
-            [this](void* to, const void* from, std::size_t bytes) {
-              if (!holds(to, bytes)) FAIL("kernels have no memory there");
-              std::memcpy(to, from, bytes);
-            }};
-  }
-  [[nodiscard]] bool holds(const void* first, std::size_t bytes) const {
-    const auto* at = static_cast<const char*>(first);
-    for (const std::vector<char>& block : blocks_) {
-      if (at >= block.data() && at + bytes <= block.data() + block.size()) return true;
-    }
-    return false;
-  }
-  [[nodiscard]] std::size_t blocks() const { return blocks_.size(); }
-  void fill() { full_ = true; }
-
- private:
-  bool full_ = false;
-  std::vector<std::vector<char>> blocks_;
-};
 
 /// Stores a word to a heap, which has no alignment here.
 void store(void* word, std::uint64_t value) { std::memcpy(word, &value, sizeof(value)); }
