@@ -1,7 +1,7 @@
 // The network path: puts, gets and atomics as work queue entries of a reliable connection to the
-// target. A call that is one WQE with its data in the heap is posted at once (post.h). A call that
-// takes several WQEs, or has its data elsewhere, is executed chunk by chunk (transfer.h). All of it
-// is out of line: a kernel that only might use the network keeps its registers.
+// target. A call that is one WQE with its data in symmetric memory is posted at once (post.h). A
+// call that takes several WQEs, or has its data elsewhere, is executed chunk by chunk (transfer.h).
+// All of it is out of line: a kernel that only might use the network keeps its registers.
 #pragma once
 
 #include "../pe/copy.h"
@@ -39,6 +39,22 @@ GSHMEM_FN OneEntry words_entry(const Posting& posting, const void* dest, ShortPa
   return inline_entry(posting.offset(dest), payload, static_cast<std::uint32_t>(bytes));
 }
 
+/// Is it enough if a side is in registered memory? The addresses after this PE's heap are reserved:
+/// there is nothing but registered memory.
+GSHMEM_FN bool is_short_beyond(const State& state, const void* local, std::size_t bytes) {
+  const std::uint64_t offset = heap_offset(state, local),
+                      end = static_cast<std::uint64_t>(state.stride);
+  return (bytes - 1 < state.nic.max_message) & (offset < end) & (bytes <= end - offset);
+}
+/// Makes the entry one with keys of registered memory. `local` is null if the payload is inline.
+GSHMEM_FN void use_keys_beyond(PostingOf<KeyedEntry>& posting, const OneEntry& entry,
+                               const void* remote, const void* local) {
+  const State& state = *posting.state;
+  posting.entries = {entry, range_word(state, heap_offset(state, remote)),
+                     local ? range_word(state, heap_offset(state, local)) : nullptr,
+                     state.key_rails, remote_key_count(state)};
+}
+
 /// Returns the PE from memory: a variable `pe` would cost a call one more register.
 GSHMEM_FN int peer_of(Posting& posting) {
   keep_in_memory(posting);
@@ -53,6 +69,33 @@ inline constexpr Sharing kSharing =
 // The API of the network path. The first thread of a group puts or gets for all. The functions are
 // out of line, because the request would take registers of the caller (48 instead of 40).
 
+/// A transfer by execute_long. Neither it nor the functions `*_beyond` are called with the others'
+/// memory on the stack.
+GSHMEM_OUTLINE void move_long(const State& state, Operation operation, const void* symmetric,
+                              const void* local, std::size_t bytes, int pe, bool blocking) {
+  Request request{&state, operation, pe};
+  request.blocking = blocking;
+  request.local = static_cast<const char*>(local);
+  request.remote = static_cast<const char*>(symmetric);
+  request.bytes = bytes;
+  execute_long(request);
+}
+
+/// Puts what fits into one WQE if a side is in registered memory.
+template <Sharing kSharing>
+GSHMEM_OUTLINE void put_beyond(const State& state, void* dest, const void* source,
+                               std::size_t bytes, int pe, bool blocking) {
+  PostingOf<KeyedEntry> posting;
+  const bool words = is_words(source, bytes);
+  ShortPayload payload{};
+  if (words) payload = load_words(source, bytes);
+  post_to(posting, state, pe, words ? Rail::kFirst : Rail::kAny, dest);
+  use_keys_beyond(posting,
+                  words ? words_entry(posting, dest, payload, bytes)
+                        : transfer_of(posting, Opcode::kRdmaWrite, dest, source, bytes),
+                  dest, words ? nullptr : source);
+  post<kSharing>(posting, blocking && !words ? "put" : nullptr);
+}
 template <class Coop>
 GSHMEM_OUTLINE void put(Coop coop, const State& state, void* dest, const void* source,
                         std::size_t bytes, int pe, Reuse reuse) {
@@ -78,12 +121,21 @@ GSHMEM_OUTLINE void put(Coop coop, const State& state, void* dest, const void* s
     }
     pe = peer_of(posting);
   }
-  Request request{&state, Operation::kPut, pe};
-  request.blocking = blocking;
-  request.local = static_cast<const char*>(source);
-  request.remote = static_cast<const char*>(dest);
-  request.bytes = bytes;
-  execute_long(request);
+  if (words || (is_short_beyond(state, source, bytes) && (!blocking || bytes > kInlinePutBytes))) {
+    put_beyond<kSharing<Coop>>(state, dest, source, bytes, pe, blocking);
+  } else {
+    move_long(state, Operation::kPut, dest, source, bytes, pe, blocking);
+  }
+}
+/// Gets what fits into one WQE if a side is in registered memory.
+template <Sharing kSharing>
+GSHMEM_OUTLINE void get_beyond(const State& state, void* dest, const void* source,
+                               std::size_t bytes, int pe, bool blocking) {
+  PostingOf<KeyedEntry> posting;
+  post_to(posting, state, pe, Rail::kAny, source);
+  use_keys_beyond(posting, transfer_of(posting, Opcode::kRdmaRead, source, dest, bytes), source,
+                  dest);
+  post<kSharing>(posting, blocking ? "get" : nullptr);
 }
 template <class Coop>
 GSHMEM_OUTLINE void get(Coop coop, const State& state, void* dest, const void* source,
@@ -98,12 +150,11 @@ GSHMEM_OUTLINE void get(Coop coop, const State& state, void* dest, const void* s
     post<kSharing<Coop>>(posting, blocking ? "get" : nullptr);
     return;
   }
-  Request request{&state, Operation::kGet, pe};
-  request.blocking = blocking;
-  request.local = static_cast<const char*>(dest);
-  request.remote = static_cast<const char*>(source);
-  request.bytes = bytes;
-  execute_long(request);
+  if (is_short_beyond(state, dest, bytes) && !(state.nic.flags & abi::kNicReadNeedsDump)) {
+    get_beyond<kSharing<Coop>>(state, dest, source, bytes, pe, blocking);
+  } else {
+    move_long(state, Operation::kGet, source, dest, bytes, pe, blocking);
+  }
 }
 
 /// Transfers `bytes` bytes between any local memory and `symmetric`. When it returns, they have
@@ -117,7 +168,7 @@ GSHMEM_OUTLINE void move_value(const State& state, Operation operation, const vo
   request.bytes = bytes;
   execute_long(request);
 }
-/// Does what put_word does, to registered memory.
+/// Does what put_word does, to registered memory. (A KeyedEntry would take four more registers.)
 GSHMEM_OUTLINE void put_word_beyond(const State& state, void* dest, std::uint64_t raw,
                                     std::uint32_t bytes, int pe) {
   PostingOf<WqeImage> posting;
@@ -245,6 +296,26 @@ struct SignalAmo {
   std::uint64_t value;
   AmoOp op;
 };
+/// Posts what fits into one WQE and an atomic if an address is in registered memory. Otherwise
+/// returns false.
+template <Sharing kSharing>
+GSHMEM_OUTLINE bool put_signal_beyond(const Request& put) {
+  const State& state = *put.state;
+  const bool words = is_words(put.local, put.bytes);
+  if (!words && (!is_short_beyond(state, put.local, put.bytes) ||
+                 (put.blocking && put.bytes <= kInlinePutBytes)))
+    return false;
+  PostingOf<WqeImage> posting;
+  post_to(posting, state, put.pe, Rail::kFirst, put.remote);
+  make_transfer(posting.entries, posting.queue,
+                words
+                    ? words_entry(posting, put.remote, load_words(put.local, put.bytes), put.bytes)
+                    : transfer_of(posting, Opcode::kRdmaWrite, put.remote, put.local, put.bytes));
+  make_atomic(posting.entries, posting.queue, posting.offset(put.target), put.amo, kSink);
+  use_registered_keys(posting.entries, state, posting.queue, !words);
+  post<kSharing>(posting, put.blocking && !words ? "put_signal" : nullptr);
+  return true;
+}
 template <Sharing kSharing>
 GSHMEM_FN void put_signal_alone(const State& state, void* dest, const void* source,
                                 std::size_t bytes, SignalAmo signal, int pe, Reuse reuse) {
@@ -271,7 +342,7 @@ GSHMEM_FN void put_signal_alone(const State& state, void* dest, const void* sour
   request.bytes = bytes;
   request.target = signal.word;
   request.amo = amo;
-  execute_long(request);
+  if (!put_signal_beyond<kSharing>(request)) execute_long(request);
 }
 /// One thread puts a payload and the signal after it; the group synchronizes at the end.
 template <class Coop>

@@ -7,6 +7,7 @@
 #pragma once
 
 #include "../pe/p2p.h"
+#include "entries.h"
 #include "queue.h"
 
 #include <type_traits>
@@ -40,58 +41,6 @@ class EntryStore {
   std::uint32_t mask_, index_, number_, last_, flags_;
 };
 
-// The types that can be posted: a WqeImage, in memory, or a OneEntry, in registers. `fill` makes
-// the image; `keys` provides the keys of both heaps.
-
-struct HeldKeys {
-  Be32 local, remote;
-  GSHMEM_FN Be32 local_key() const { return local; }
-  GSHMEM_FN Be32 remote_key() const { return remote; }
-};
-/// The local key is loaded when it is needed: an entry with an inline payload has none.
-struct LayoutKeys {
-  Queue queue;
-  Be32 remote;
-  GSHMEM_FN Be32 local_key() const { return queue.local_key(); }
-  GSHMEM_FN Be32 remote_key() const { return remote; }
-};
-
-/// One WQE of three units: a transfer between heaps, or a WRITE with an inline payload. In a
-/// transfer, only the key of the local heap is missing in the third unit.
-struct OneEntry {
-  std::uint64_t remote;  ///< offset into the remote heap
-  Word16 data;
-  Opcode opcode;
-  /// For a transfer: sets the offset into the local heap.
-  GSHMEM_FN void set_local(std::uint64_t offset) {
-    const Word16 unit = data_unit(0, {}, offset);
-    data.z = unit.z;
-    data.w = unit.w;
-  }
-  GSHMEM_FN static constexpr std::uint32_t entries() { return 1; }
-  GSHMEM_FN static constexpr std::uint32_t last() { return 0; }
-  template <class Image, class Keys>
-  GSHMEM_FN void fill(Image& image, const Keys& keys) const {
-    image.put(0, control_unit({opcode, 0, 3, 0}));
-    image.put(1, remote_unit(remote, keys.remote_key()));
-    Word16 third = data;
-    if (!(data.x & Be32(abi::kInlineMarker).raw)) third.y = keys.local_key().raw;
-    image.put(2, third);
-    image.units = 3;
-  }
-};
-/// `local` and `remote` are offsets into the heaps.
-GSHMEM_FN OneEntry transfer_entry(Opcode opcode, std::uint64_t remote, std::uint64_t local,
-                                  std::uint32_t bytes) {
-  return {remote, data_unit(bytes, {}, local), opcode};
-}
-/// `bytes` is at most kShortInlineBytes.
-GSHMEM_FN OneEntry inline_entry(std::uint64_t remote, ShortPayload payload, std::uint32_t bytes) {
-  return {remote,
-          {inline_header(bytes), payload.word[0], payload.word[1], payload.word[2]},
-          Opcode::kRdmaWrite};
-}
-
 /// Receives old values that are not needed.
 inline constexpr std::uint64_t kSink = offsetof(abi::InternalArea, sink);
 /// The maximum number of entries of an atomic.
@@ -107,15 +56,6 @@ GSHMEM_OUTLINE void make_atomic(WqeImage& image, Queue queue, std::uint64_t remo
 }
 /// The memory that a unit of an image names: local memory, or remote memory for payload or atomics.
 enum class KeyUse : std::uint32_t { kLocal, kPayload, kAtomic };
-/// Find the keys of registered memory for a queue. Only NICs know where the memory ends.
-GSHMEM_FN const std::uint32_t* local_key_at(const abi::RegisteredRange& range,
-                                            std::uint32_t remote_key_count, Queue queue) {
-  return &local_keys(range, remote_key_count)[queue.nic()].raw;
-}
-GSHMEM_FN const abi::RemoteKeys& remote_keys_at(const abi::RegisteredRange& range,
-                                                std::uint32_t rails, Queue queue) {
-  return remote_keys(range)[static_cast<std::uint32_t>(queue.pe()) * rails + queue.rail()];
-}
 /// Returns the registered memory that the unit names, or null.
 GSHMEM_FN const abi::RegisteredRange* range_of(const Word16& unit, const State& state, KeyUse use) {
   const std::uint64_t raw = use == KeyUse::kLocal ? high_of(unit) : low_of(unit);
@@ -140,6 +80,18 @@ GSHMEM_FN void put_registered_key(Word16& unit, const State& state, Queue queue,
 GSHMEM_OUTLINE void use_registered_key(WqeImage& image, const State& state, Queue queue,
                                        KeyUse use) {
   put_registered_key(image.unit[1], state, queue, use);
+}
+/// Does this for a transfer and the atomic after it. `names_local`: the payload is not inline. No
+/// load waits for one that it does not depend on.
+GSHMEM_OUTLINE void use_registered_keys(WqeImage& image, const State& state, Queue queue,
+                                        bool names_local) {
+  Word16 &payload = image.unit[1], &local = image.unit[2], &atomic = image.unit[image.second + 1];
+  const auto* const of_payload = range_of(payload, state, KeyUse::kPayload);
+  const auto* const of_local = names_local ? range_of(local, state, KeyUse::kLocal) : nullptr;
+  const auto* const of_atomic = range_of(atomic, state, KeyUse::kAtomic);
+  put_key(payload, of_payload, state, queue, KeyUse::kPayload);
+  put_key(local, of_local, state, queue, KeyUse::kLocal);
+  put_key(atomic, of_atomic, state, queue, KeyUse::kAtomic);
 }
 /// The old value of an atomic may still be in flight when the atomic is complete, like the data of
 /// READs (transfer.h, make_dump).
@@ -260,11 +212,13 @@ GSHMEM_OUTLINE std::uint64_t post_at_once(const QueueView* view, QueueCursor* cu
   const QueueEntries layout = queue.layout();
   const std::uint32_t count = entries.entries() * static_cast<std::uint32_t>(group.size());
   const std::uint32_t tail = last_entries(entries, group);
+  const auto ranges = ranges_of(entries);
   Reservation taken;
   if (group.first()) {
     taken = reserve(cursor, traits, count);
     if (layout.number == 0) taken.first |= Reservation::kNoTurn;  // it appears not to be connected
   }
+  const auto keys = keys_of(entries, ranges, queue, layout.remote_key);
   const std::uint64_t first = group.from_first(taken.first);
   if (!Reservation::is_at_once(first)) return first;
   Publication publication(traits, taken, count, tail);
@@ -272,7 +226,7 @@ GSHMEM_OUTLINE std::uint64_t post_at_once(const QueueView* view, QueueCursor* cu
   EntryStore store(layout.entries, abi::QueueTraits::depth(traits) - 1,
                    own_entry(entries, group, first), layout.number, entries.last(),
                    own_flags(group));
-  entries.fill(store, LayoutKeys{queue, layout.remote_key});
+  entries.fill(store, keys);
   group.sync();
   if (group.first()) {
     const QueueBells bells = queue.bells(layout.number);  // loaded while the fence is pending
@@ -490,7 +444,9 @@ enum class CoalesceGroup : std::uint32_t { kAtOnce = 0, kBySteps = 64, kAwaited 
 template <class Entries>
 GSHMEM_FN Converged group_at(const QueueCursor* cursor, CoalesceGroup path,
                              const Entries& entries) {
-  const std::uint32_t image = std::is_same_v<Entries, OneEntry> ? 0 : 128;
+  const std::uint32_t image = std::is_same_v<Entries, OneEntry>     ? 0
+                              : std::is_same_v<Entries, KeyedEntry> ? 256
+                                                                    : 128;
   return Converged(reinterpret_cast<std::uintptr_t>(cursor) + static_cast<std::uint32_t>(path) +
                    image + entries.entries());
 }
@@ -524,6 +480,10 @@ GSHMEM_FN bool post_held(PostingOf<Entries>& posting, const char* awaited_as = n
 template <Sharing kSharing>
 GSHMEM_FN bool post(PostingOf<OneEntry>& posting, const char* awaited_as = nullptr) {
   return post_held<kSharing, OneEntry, OneEntry>(posting, awaited_as);
+}
+template <Sharing kSharing>
+GSHMEM_FN bool post(PostingOf<KeyedEntry>& posting, const char* awaited_as = nullptr) {
+  return post_held<kSharing, const KeyedEntry&, const KeyedEntry&>(posting, awaited_as);
 }
 template <Sharing kSharing>
 GSHMEM_FN bool post(PostingOf<WqeImage>& posting, const char* awaited_as = nullptr) {

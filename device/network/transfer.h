@@ -1,8 +1,8 @@
-// The general path of the network: calls that take more than one WQE, have their data outside the
-// heap, or must be followed by a DUMP. A Request is executed step by step, in local memory
-// (execute_long), by the protocol of queue.h. One thread of a group posts. Addresses are offsets
-// into the heaps, or outside of them into registered memory. One key covers the heap, and one each
-// range of registered memory.
+// The general path of the network: calls that take more than one WQE, have their data outside of
+// symmetric memory, or must be followed by a DUMP. A Request is executed step by step, in local
+// memory (execute_long), by the protocol of queue.h. One thread of a group posts. Addresses are
+// offsets into the heaps, or outside of them into registered memory. One key covers the heap, and
+// one each range of registered memory.
 //
 // Other local memory has no key. Data that is put from there is inside the entries, and its source
 // may be reused at once. Data that is fetched to there passes through a scratch slot of the heap.

@@ -1,9 +1,12 @@
 // The heap grows: allocations of random sizes beyond what is there from the start, every kind of
-// call on what is new, kernels that run and contexts that are open while it grows, and its limit.
+// call on what is new, many threads at once, kernels that run and contexts that are open while it
+// grows, and its limit.
 #include "tests/spmd/all_in_kernel.h"
 
 #include <algorithm>
+#include <cstring>
 #include <thread>
+#include <vector>
 
 using namespace gshmem;
 using namespace gshmem::spmd;
@@ -83,6 +86,47 @@ struct WaitForMore {
     ctx.wait_until(words + 2, Cmp::kEq, std::uint64_t{1});
     SPMD_EQ(log, words[1], 100 + static_cast<std::uint64_t>(last));
     SPMD_EQ(log, gshmem_uint64_atomic_fetch_add(words + 3, 5, next), 0u);
+  }
+};
+
+/// Threads put to and get from three parts of the heap, each to another one than its neighbour, and
+/// more than a queue has entries.
+struct MoveByThreads {
+  static constexpr std::size_t kThreads = 32, kRounds = 24, kEach = 16,
+                               kArea = kThreads * kRounds * kEach, kWords = 4 * kArea;
+  GSHMEM_FN static std::uint64_t value(int pe, std::size_t at) {
+    return 1000000 * (static_cast<std::uint64_t>(pe) + 1) + at;
+  }
+  GSHMEM_FN static std::size_t begin(std::size_t round, std::size_t thread) {
+    return (round * kThreads + thread) * kEach;
+  }
+  /// Numbers of the parts from and to which a thread puts.
+  GSHMEM_FN static std::size_t from(std::size_t round, std::size_t thread) {
+    return (thread + 2 * round + round / 3) % 3;
+  }
+  GSHMEM_FN static std::size_t to(std::size_t round, std::size_t thread) {
+    return (thread + round) % 3;
+  }
+  GSHMEM_FN void operator()(const LaunchContext& ctx, Log, std::uint64_t* first,
+                            std::uint64_t* second, std::uint64_t* third) const {
+    const int me = ctx.my_pe(), next = (me + 1) % ctx.n_pes();
+    const auto thread = static_cast<std::size_t>(ctx.block().thread_rank());
+    std::uint64_t* const parts[] = {first, second, third};
+    for (std::size_t round = 0; round < kRounds; ++round) {
+      std::uint64_t* const mine = parts[from(round, thread)];
+      std::uint64_t* const theirs = parts[to(round, thread)];
+      const std::size_t at = begin(round, thread);
+      for (std::size_t i = at; i < at + kEach; ++i) mine[i] = value(me, i);
+      ctx.put_nbi(Thread{}, theirs + kArea + at, mine + at, kEach, next);
+      ctx.p(theirs + 2 * kArea + at, value(me, at + 1), next);
+    }
+    ctx.quiet();
+    for (std::size_t round = 0; round < kRounds; ++round) {
+      const std::size_t at = begin(round, thread);
+      ctx.get_nbi(Thread{}, parts[from(round, thread)] + 3 * kArea + at,
+                  parts[to(round, thread)] + kArea + at, kEach, next);
+    }
+    ctx.quiet();
   }
 };
 
@@ -169,6 +213,46 @@ SPMD_TEST_WITH_HEAP(kernels_that_run_while_the_heap_grows_use_what_is_new, kHeap
   SPMD_EQ(pe, gshmem_uint64_g(static_cast<std::uint64_t*>(parts.back()) + 3, pe.me()), 5u);
   for (void* p : parts) gshmem_free(p);
   gshmem_free(first);
+}
+
+SPMD_TEST_WITH_HEAP(threads_move_data_between_all_parts_of_the_heap_at_once, kHeap) {
+  using Move = MoveByThreads;
+  // The second is all of a part, and the third does not fit into the first part.
+  constexpr std::size_t kBytes[] = {8 * Move::kWords, 64 * kMiB, 2 * kHeap};
+  std::uint64_t* parts[3] = {};
+  for (std::size_t i = 0; i < 3; ++i) {
+    parts[i] = static_cast<std::uint64_t*>(gshmem_malloc(kBytes[i]));
+    SPMD_CHECK(pe, parts[i] != nullptr && has_grown_at(parts[i]) == (i > 0));
+    if (!parts[i]) return;
+  }
+  const abi::DeviceState& state = *gshmemi_ambient()->state;
+  const auto range_of = [&](const std::uint64_t* part) {
+    return device::range_at(
+        state, static_cast<std::uint64_t>(reinterpret_cast<const char*>(part) - state.heap));
+  };
+  SPMD_CHECK(pe, range_of(parts[1]) != range_of(parts[2]));
+  pe.run({.blocks = 1, .threads = Move::kThreads}, Move(), parts[0], parts[1], parts[2]);
+  pe.barrier();
+  std::vector<std::vector<std::uint64_t>> data;
+  for (const std::uint64_t* part : parts) {
+    const std::vector<std::uint8_t> bytes = pe.read(part, 8 * Move::kWords);
+    data.emplace_back(Move::kWords);
+    std::memcpy(data.back().data(), bytes.data(), bytes.size());
+  }
+  for (std::size_t round = 0; round < Move::kRounds; ++round) {
+    for (std::size_t thread = 0; thread < Move::kThreads; ++thread) {
+      const auto& to = data[Move::to(round, thread)];
+      const auto& from = data[Move::from(round, thread)];
+      const std::size_t at = Move::begin(round, thread);
+      SPMD_EQ(pe, to[2 * Move::kArea + at], Move::value(pe.previous(), at + 1), at);
+      for (std::size_t i = at; i < at + Move::kEach; ++i) {
+        SPMD_EQ(pe, to[Move::kArea + i], Move::value(pe.previous(), i), i);
+        SPMD_EQ(pe, from[3 * Move::kArea + i], Move::value(pe.me(), i), i);
+      }
+    }
+  }
+  pe.barrier();
+  for (std::uint64_t* part : parts) gshmem_free(part);
 }
 
 SPMD_TEST_WITH_HEAP(realloc_moves_what_outgrows_the_heap_into_more, kHeap) {

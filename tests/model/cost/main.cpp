@@ -7,6 +7,7 @@
 #include <gshmem/device/api/burst.h>
 #include <gshmem/device/api/api_context.h>
 
+#include <array>
 #include <cstdio>
 #include <cstring>
 #include <functional>
@@ -29,6 +30,7 @@ namespace device = gshmem::device;
 
 constexpr std::uint32_t kDepth = 256;
 constexpr int kWarp = 32;
+constexpr std::uint64_t kGrown = 2 * abi::kGranuleBytes;  ///< where a later part of the heap begins
 
 struct Setup {
   abi::QueueKind kind = abi::QueueKind::kShared;
@@ -38,7 +40,7 @@ struct Setup {
 
 class Queue {
  public:
-  explicit Queue(const Setup& setup) : heap_(abi::kInternalBytes + 4096), entries_(kDepth * 64) {
+  explicit Queue(const Setup& setup) : heap_(kGrown + 4096), entries_(kDepth * 64) {
     view_.entries = entries_.data();
     view_.doorbell = &doorbell_;
     view_.send_record = &record_.send;
@@ -51,7 +53,11 @@ class Queue {
     state_.n_pes = 1;
     state_.my_pe = 0;
     state_.heap = heap_.data();
-    state_.heap_bytes = heap_.size();
+    state_.heap_bytes = abi::kInternalBytes + 4096;
+    state_.stride = 2 * kGrown;
+    for (const abi::RegisteredRange*& range : ranges_) range = &part_.range;
+    state_.host_registered = ranges_.data();
+    state_.key_rails = 1;
     state_.control = &control_;
     state_.nic.queues = &view_;
     state_.nic.cursors = &cursor_;
@@ -62,15 +68,18 @@ class Queue {
                                               .batch = abi::batch_of(kDepth),
                                               .memory = setup.memory,
                                               .kind = setup.kind,
-                                              .bell = setup.bell});
+                                              .bell = setup.bell,
+                                              .heap_end = kGrown});
+    view_.pe = 0;
   }
-  /// Every lane puts 8 bytes once.
-  void put(int lanes) {
-    char* at = heap_.data() + abi::kInternalBytes;
+  /// Every lane puts once, to the part of the heap at `offset` and from there.
+  void put(int lanes, std::uint64_t offset = abi::kInternalBytes, std::size_t bytes = 8) {
+    char* at = heap_.data() + offset;
     for (int rank = 0; rank < lanes; ++rank) {
       device::lane.rank = rank;
       device::lane.size = lanes;
-      device::nic::put(device::Thread{}, state_, at, at + 2048, 8, 0, device::nic::Reuse::kAtQuiet);
+      device::nic::put(device::Thread{}, state_, at, at + 2048, bytes, 0,
+                       device::nic::Reuse::kAtQuiet);
     }
   }
   /// Returns the costs of a put of a burst, and of the doorbell after `puts` of them.
@@ -108,6 +117,12 @@ class Queue {
 
  private:
   std::vector<char> heap_, entries_;
+  struct {
+    abi::RegisteredRange range{2 * kGrown};
+    abi::RemoteKeys remote;
+    abi::Be32 local;
+  } part_;
+  std::array<const abi::RegisteredRange*, (2 * kGrown >> abi::kGranuleShift)> ranges_{};
   abi::QueueCursor cursor_{};
   std::uint64_t doorbell_ = 0;
   abi::DoorbellRecord record_{};
@@ -123,6 +138,8 @@ struct Case {
   Setup setup;
   int lanes;
   Costs expected;  ///< for all lanes
+  std::uint64_t offset = abi::kInternalBytes;
+  std::size_t bytes = 8;
 };
 
 /// Measures the third put: the first one also marks the queue as used, and the second one reads how
@@ -132,7 +149,7 @@ Costs measured(const Case& one) {
   queue.put(one.lanes);
   queue.put(one.lanes);
   costs = {};
-  queue.put(one.lanes);
+  queue.put(one.lanes, one.offset, one.bytes);
   if (queue.published() != 3u * static_cast<unsigned>(one.lanes)) {
     std::printf("%s: %llu entries published\n", one.name,
                 static_cast<unsigned long long>(queue.published()));
@@ -176,6 +193,17 @@ int main() {
       {"warp of 32", shared, kWarp, {1, 1, 2, 0, 3, 0, 0, 3 * kWarp, 1, 1}},
       {"warp of 32 register", reg, kWarp, {1, 1, 1, 0, 3, 0, 0, 3 * kWarp, 1, 2}},
       {"warp of 32 record", record, kWarp, {1, 1, 3, 0, 3, 0, 0, 3 * kWarp, 1, 1}},
+      // In a part by which the heap has grown, each side loads where its keys are, and its key.
+      // These loads are counted with those of cursors.
+      {"grown", shared, 1, {1, 1, 2, 0, 3 + 2, 0, 0, 3, 1, 1}, kGrown},
+      {"grown register", reg, 1, {1, 1, 1, 0, 3 + 2, 0, 0, 3, 1, 2}, kGrown},
+      {"grown exclusive", exclusive, 1, {0, 0, 1, 0, 0 + 2, 2, 2, 3, 1, 1}, kGrown},
+      {"grown, 64 bytes", shared, 1, {1, 1, 2, 0, 3 + 4, 0, 0, 3, 1, 1}, kGrown, 64},
+      {"grown, warp of 32",
+       shared,
+       kWarp,
+       {1, 1, 2, 0, 3 + 2 * kWarp, 0, 0, 3 * kWarp, 1, 1},
+       kGrown},
   };
   std::printf("%-22s %9s %7s %5s %7s %6s %7s %6s %6s %6s %5s %6s %8s\n", "a put of 8 bytes",
               "atomics>", "atomics", "fence", "fence", "cursor", "cursor", "cached", "16-B",
