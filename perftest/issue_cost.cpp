@@ -3,11 +3,11 @@
 // the entries, records and doorbells are checked instead.
 //
 // Rows of clocks: the writer is one thread on a queue that others might share, the same after an
-// acquire ("after a wait"), one thread on a queue of its own, or a converged warp. Each row says
-// where the queue is. The doorbell is a word in memory, the register of a NIC ("register"), or a
-// word after the record, as a host thread forwards it to a NIC ("record"). "burst of n":
-// gshmem::Burst on an exclusive queue, which rings after every n puts (with a warp: after every n
-// of all 32 threads).
+// acquire ("after a wait"), one thread on a queue of its own, or a converged warp. "grown": its
+// memory is as in a part by which the heap has grown. Each row says where the queue is. The
+// doorbell is a word in memory, the register of a NIC ("register"), or a word after the record, as
+// a host thread forwards it to a NIC ("record"). "burst of n": gshmem::Burst on an exclusive queue,
+// which rings after every n puts (with a warp: after every n of all 32 threads).
 //
 // Rows of rates: 1 to 64 queues, with a block for each, or the bursts of a warp. If a kernel
 // acknowledges ("gpu acks"), the rate is the GPU's own. If host threads do, it also includes the
@@ -179,6 +179,10 @@ void run(Bench& bench) {
       cost.measure_case({"shared " + where, rig, 1});
       cost.measure_case({"after a wait " + where, rig, 1, 0, true});
       cost.measure_case({"warp " + where, rig, warp});
+      rig.grown = true;
+      cost.measure_case({"grown " + where, rig, 1});
+      cost.measure_case({"grown warp " + where, rig, warp});
+      rig.grown = false;
       rig.exclusive = true;
       cost.measure_case({"exclusive " + where, rig, 1});
       for (const unsigned burst : {1u, 16u}) {

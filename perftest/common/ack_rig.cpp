@@ -14,7 +14,7 @@ namespace abi = gshmem::abi;
 constexpr std::size_t kLine = 128, kPage = 4096;
 constexpr std::uint32_t kFirstNumber = 0x100;
 /// Keys that reveal a mix-up.
-constexpr std::uint32_t kLocalKey = 0x1a2b3c, kRemoteKey = 0x4d5e6f;
+constexpr std::uint32_t kLocalKey = 0x1a2b3c, kRemoteKey = 0x4d5e6f, kNoKey = 0x708192;
 constexpr unsigned kMostConsumers = 8;
 
 MemorySide ack_side(const RigShape& shape) {
@@ -64,9 +64,11 @@ AckRig::AckRig(const abi::DeviceState& pe, bool on_gpu, const RigShape& shape)
       views_(nullptr, nullptr),
       cursors_(nullptr, nullptr),
       used_(nullptr, nullptr),
+      part_(nullptr, nullptr),
       stop_(allocate(MemorySide::kHost, sizeof(std::uint32_t))),
       ack_stream_(gpu_stream(on_gpu && shape.acks == Acks::kGpu)) {
   make_views();
+  if (shape.grown) make_part();
   if (shape.acks == Acks::kGpu) return;
   const unsigned cores = std::max(1u, std::thread::hardware_concurrency());
   const unsigned count = std::min({shape.queues, kMostConsumers, std::max(1u, cores / 4)});
@@ -105,8 +107,8 @@ void AckRig::make_views() {
                                                          abi::kCompletionWordOffset);
     view.cursor = cursors + me * shape_.queues + i;
     view.number = kFirstNumber + i;
-    view.local_key = abi::Be32(kLocalKey);
-    view.remote_key = abi::Be32(kRemoteKey);
+    view.local_key = abi::Be32(shape_.grown ? kNoKey : kLocalKey);
+    view.remote_key = abi::Be32(shape_.grown ? kNoKey : kRemoteKey);
     view.pe = static_cast<std::uint16_t>(state_.my_pe);
     view.index = static_cast<std::uint32_t>(me * shape_.queues + i);
     const AckWatch watch{view.doorbell,
@@ -135,7 +137,32 @@ void AckRig::make_views() {
        .memory =
            shape_.memory == MemorySide::kGpu ? abi::QueueMemory::kGpu : abi::QueueMemory::kHost,
        .kind = shape_.exclusive ? abi::QueueKind::kExclusive : abi::QueueKind::kShared,
-       .bell = shape_.bell});
+       .bell = shape_.bell,
+       .heap_end = shape_.grown ? abi::kInternalBytes : std::uint64_t{1} << 63});
+}
+
+/// Makes a table of ranges (abi::DeviceState::registered) in which one range has all addresses, and
+/// ends the first part of the heap before what programs allocate.
+void AckRig::make_part() {
+  constexpr std::size_t kWord = sizeof(std::uint64_t);
+  const auto end = static_cast<std::uint64_t>(state_.stride), granules = end / abi::kGranuleBytes;
+  const auto pes = static_cast<std::size_t>(state_.n_pes);
+  static_assert(sizeof(abi::RegisteredRange) == kWord && sizeof(abi::RemoteKeys) == kWord);
+  const std::size_t words = granules + 1 + pes + 1;
+  part_ = allocate(MemorySide::kGpu, words * kWord);
+  auto* const table = reinterpret_cast<std::uint64_t*>(part_.get());
+  std::vector<std::uint64_t> values(words, reinterpret_cast<std::uintptr_t>(table + granules));
+  values[granules] = end;
+  const abi::RemoteKeys remote{abi::Be32(kRemoteKey), abi::Be32(kNoKey)};
+  for (std::size_t pe = 0; pe < pes; ++pe)
+    std::memcpy(&values[granules + 1 + pe], &remote, sizeof(remote));
+  const abi::Be32 local(kLocalKey);
+  std::memcpy(&values[granules + 1 + pes], &local, sizeof(local));
+  copy(table, values.data(), words * kWord);
+  state_.heap_bytes = abi::kInternalBytes;
+  state_.registered = reinterpret_cast<const abi::RegisteredRange* const*>(table);
+  state_.host_registered = on_gpu_ ? nullptr : state_.registered;
+  state_.key_rails = 1;
 }
 
 /// Completes the entries that the doorbells of every `of`th queue cover.

@@ -23,6 +23,7 @@ struct RigShape {
   MemorySide memory = MemorySide::kHost;  ///< memory of entries and doorbell records
   Acks acks = Acks::kHost;
   bool exclusive = false;
+  bool grown = false;  ///< all that programs allocate is as in a later part of the heap
   gshmem::abi::Bell bell = gshmem::abi::Bell::kWord;
 };
 
@@ -114,6 +115,7 @@ class AckRig {
   [[nodiscard]] Memory allocate(MemorySide side, std::size_t bytes) const;
   void copy(void* to, const void* from, std::size_t bytes) const;
   void make_views();
+  void make_part();
   [[nodiscard]] AckWatch* watches() const { return reinterpret_cast<AckWatch*>(watches_.get()); }
   void consume(unsigned nth, unsigned of);
   [[nodiscard]] std::string check_queue(unsigned queue, const RigWork& work, bool corrupt) const;
@@ -125,7 +127,7 @@ class AckRig {
   gshmem::abi::DeviceState state_;
   Memory entries_, records_;                  ///< placed as in shape_.memory
   Memory doorbells_, completions_, watches_;  ///< placed as in shape_.acks
-  Memory views_, cursors_, used_;             ///< in the PE's memory
+  Memory views_, cursors_, used_, part_;      ///< in the PE's memory
   Memory stop_;                               ///< for the acknowledging threads; in host memory
   Stream ack_stream_;
   std::vector<std::thread> consumers_;
