@@ -94,13 +94,17 @@ GSHMEM_FN const abi::Be32* local_keys(const abi::RegisteredRange& range,
   return reinterpret_cast<const abi::Be32*>(remote_keys(range) + remote_key_count);
 }
 /// Returns the registered local memory that contains [p, p + bytes). Its keys are null if there is
-/// none. Pairs with LocalRanges::publish.
+/// none. Pairs with LocalRanges::publish. Rows are in host memory: one load tells of most addresses
+/// that no row has them.
 GSHMEM_OUTLINE abi::LocalRange local_range(const State& state, const void* p, std::uint64_t bytes) {
   if (!state.local) return {};
   const auto at = reinterpret_cast<std::uint64_t>(p);
+  const Word16 bounds = load_poll(reinterpret_cast<const Word16*>(state.local));
+  if (at < low_of(bounds) || at >= high_of(bounds)) return {};
+  const abi::LocalRange* const rows = state.local->rows;
   GSHMEM_NO_UNROLL
   for (std::uint32_t i = 0; i < abi::kMaxLocal; ++i) {
-    const abi::LocalRange& row = state.local[i];
+    const abi::LocalRange& row = rows[i];
     const std::uint64_t end = load_acquire(&row.end), begin = load_acquire(&row.begin);
     if (begin == 0) break;
     // The row may have got other memory between the two loads.

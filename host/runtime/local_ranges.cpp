@@ -8,12 +8,18 @@
 
 namespace gshmem {
 
-const abi::LocalRange* LocalRanges::open(Nics nics, void* memory) {
+const abi::LocalTable* LocalRanges::open(Nics nics, void* memory,
+                                         ContextTable::DeviceMemory kernels) {
   nics_ = std::move(nics);
+  kernels_ = std::move(kernels);
   rows_ = static_cast<abi::LocalRange*>(memory);
   auto* keys = reinterpret_cast<abi::Be32*>(rows_ + abi::kMaxLocal);
   for (std::size_t i = 0; i < abi::kMaxLocal; ++i) rows_[i].keys = keys + i * nics_.count;
-  return rows_;
+  table_.rows = rows_;
+  if (!kernels_.allocate) return &table_;
+  device_table_ = static_cast<abi::LocalTable*>(kernels_.allocate(sizeof(table_)));
+  kernels_.upload(device_table_, &table_, sizeof(table_));
+  return device_table_;
 }
 
 void LocalRanges::add(const char* call, const void* addr, std::size_t bytes) {
@@ -38,6 +44,7 @@ void LocalRanges::add(const char* call, const void* addr, std::size_t bytes) {
     ranges_.erase(end);
     throw;
   }
+  write_bounds();
 }
 
 /// The end is stored last: a thread that finds the range finds all of it. One that sees the new
@@ -68,6 +75,21 @@ void LocalRanges::withdraw(const Range& range) {
   nics_.remove(reinterpret_cast<const void*>(range.begin));
 }
 
+/// Encloses all ranges that have a row. A range that stays is inside of the old bounds and of the
+/// new ones, so a thread may read one of each.
+void LocalRanges::write_bounds() {
+  if (!rows_) return;
+  const auto has_row = [](const auto& each) { return each.second.row != nullptr; };
+  const auto first = std::find_if(ranges_.begin(), ranges_.end(), has_row);
+  const auto last = std::find_if(ranges_.rbegin(), ranges_.rend(), has_row);
+  const bool any = first != ranges_.end();
+  const std::uint64_t begin = any ? first->second.begin : 0, end = any ? last->first : 0;
+  if (begin == table_.begin && end == table_.end) return;
+  __atomic_store_n(&table_.begin, begin, __ATOMIC_RELEASE);
+  __atomic_store_n(&table_.end, end, __ATOMIC_RELEASE);
+  if (device_table_) kernels_.upload(device_table_, &table_, sizeof(table_));
+}
+
 bool LocalRanges::remove(const void* addr) {
   const auto begin = reinterpret_cast<std::uintptr_t>(addr);
   const std::lock_guard lock(mutex_);
@@ -75,6 +97,7 @@ bool LocalRanges::remove(const void* addr) {
   if (at == ranges_.end() || at->second.begin != begin) return false;
   withdraw(at->second);
   ranges_.erase(at);
+  write_bounds();
   return true;
 }
 
@@ -82,6 +105,7 @@ void LocalRanges::clear() {
   const std::lock_guard lock(mutex_);
   for (const auto& [end, range] : ranges_) withdraw(range);
   ranges_.clear();
+  write_bounds();
 }
 
 }  // namespace gshmem

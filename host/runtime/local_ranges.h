@@ -6,6 +6,8 @@
 
 #include <gshmem/abi/state.h>
 
+#include "host/runtime/context_table.h"
+
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -24,12 +26,13 @@ class LocalRanges {
     std::function<void(const void* addr)> remove;
   };
   /// Returns how much memory open() needs.
-  [[nodiscard]] static std::size_t bytes_for(std::size_t nics) {
+  [[nodiscard]] static constexpr std::size_t bytes_for(std::size_t nics) {
     return abi::kMaxLocal * (sizeof(abi::LocalRange) + nics * sizeof(abi::Be32));
   }
   /// Before the first add: there is a network path. `memory` is zeroed, is accessed by device code
-  /// at the same address, and outlives this object. Returns DeviceState::local.
-  const abi::LocalRange* open(Nics nics, void* memory);
+  /// at the same address, and outlives this object. Kernels read the table in `kernels`. Returns
+  /// DeviceState::local.
+  const abi::LocalTable* open(Nics nics, void* memory, ContextTable::DeviceMemory kernels);
 
   /// Registers memory whose end does not wrap around. A range that is registered is registered
   /// anew, since other memory may have taken its place. That a NIC refuses memory is logged and no
@@ -47,11 +50,15 @@ class LocalRanges {
   };
   void publish(const char* call, Range& range, std::size_t bytes);
   void withdraw(const Range& range);
+  void write_bounds();
 
   std::mutex mutex_;
   Nics nics_;
   abi::LocalRange* rows_ = nullptr;         ///< null: no network path
   std::map<std::uintptr_t, Range> ranges_;  ///< indexed by their ends
+  ContextTable::DeviceMemory kernels_;
+  abi::LocalTable table_{};                  ///< for host threads
+  abi::LocalTable* device_table_ = nullptr;  ///< for kernels; null: `table_`
 };
 
 }  // namespace gshmem

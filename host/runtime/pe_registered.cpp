@@ -29,8 +29,8 @@ void Pe::open_local_ranges() {
       .remove = [this](const void* addr) { network_.unregister_local(addr); }};
   const std::size_t bytes = LocalRanges::bytes_for(nics.count);
   if (!gpu_) host_local_ = std::make_unique<char[]>(bytes);
-  state_.local =
-      local_ranges_.open(std::move(nics), gpu_ ? gpu_->host_memory(bytes) : host_local_.get());
+  state_.local = local_ranges_.open(
+      std::move(nics), gpu_ ? gpu_->host_memory(bytes) : host_local_.get(), table_memory());
 }
 
 void Pe::require_registrable(const char* call, const SymmetricBuffer& buffer) const {

@@ -16,7 +16,7 @@ namespace gshmem::abi {
 /// The number of the layouts in abi/ and of the interface between kernels and the library. It
 /// increases with every change of them: init then refuses a program that was compiled with other
 /// headers.
-inline constexpr std::uint32_t kStateAbi = 17;
+inline constexpr std::uint32_t kStateAbi = 18;
 
 inline constexpr std::uint32_t kStateMagic = 0x67736831;  ///< initialized ("gsh1")
 inline constexpr std::uint32_t kStateAmbiguous =
@@ -94,6 +94,11 @@ struct LocalRange {
   const Be32* keys;     ///< by QueueView::nic, for offsets from DeviceState::heap
 };
 inline constexpr std::uint32_t kMaxLocal = 256;  ///< number of ranges at a time
+/// Where they are. Outside of [begin, end) there are none.
+struct alignas(16) LocalTable {
+  std::uint64_t begin, end;
+  const LocalRange* rows;  ///< kMaxLocal rows, in host memory that kernels access, too
+};
 
 struct DeviceState {
   std::uint32_t magic = 0;
@@ -137,8 +142,8 @@ struct DeviceState {
   std::uint32_t key_rails = 0;  ///< of the keys of ranges
   std::uint32_t reserved = 0;
 
-  /// kMaxLocal rows, in host memory that kernels access, too; null: no network path.
-  const LocalRange* local = nullptr;
+  /// In memory of this PE's GPU, or of the host in CPU mode; null: no network path.
+  const LocalTable* local = nullptr;
 };
 static_assert(std::is_trivially_copyable_v<DeviceState>);
 static_assert(sizeof(DeviceState) == 224);

@@ -4,8 +4,11 @@
 
 #include "host/runtime/local_ranges.h"
 #include "tests/capture.h"
+#include "tests/unit/p2p/kernel_memory.h"
 
 #include <catch2/catch.hpp>
+
+#include <sys/mman.h>
 
 #include <map>
 #include <string>
@@ -17,8 +20,29 @@ namespace {
 
 constexpr char kLocalCall[] = "call";
 
+/// Memory of rows, which may be made unreadable.
+class Rows {
+ public:
+  Rows()
+      : pages_(
+            ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) {
+    REQUIRE(pages_ != MAP_FAILED);
+  }
+  ~Rows() { ::munmap(pages_, kBytes); }
+  Rows(const Rows&) = delete;
+  [[nodiscard]] void* data() const { return pages_; }
+  void allow(bool access) const {
+    REQUIRE(::mprotect(pages_, kBytes, access ? PROT_READ | PROT_WRITE : PROT_NONE) == 0);
+  }
+
+ private:
+  static constexpr std::size_t kBytes = 16384;
+  static_assert(LocalRanges::bytes_for(2) <= kBytes);
+  void* const pages_;
+};
+
 struct LocalAccount {
-  explicit LocalAccount(bool has_network = true) {
+  explicit LocalAccount(bool has_network = true, bool on_gpu = false) {
     if (!has_network) return;
     state.local = memory.open(
         {.count = 2,
@@ -31,7 +55,7 @@ struct LocalAccount {
                keys[1] = abi::Be32(last + 1000);
              },
          .remove = [this](const void* addr) { registered.erase(addr); }},
-        rows.data());
+        rows.data(), on_gpu ? kernels.functions() : ContextTable::DeviceMemory{});
   }
   void add(std::uintptr_t at, std::size_t bytes) {
     memory.add(kLocalCall, reinterpret_cast<void*>(at), bytes);
@@ -53,10 +77,18 @@ struct LocalAccount {
         device::local_range(state, reinterpret_cast<void*>(at), bytes).keys;
     return keys ? keys[1].get() : 0;
   }
+  /// Is the first byte known to be in no range, without a read of any row?
+  [[nodiscard]] bool is_nowhere(std::uintptr_t at) const {
+    rows.allow(false);
+    const bool none = key(at, 1) == 0;
+    rows.allow(true);
+    return none;
+  }
   std::map<const void*, std::size_t> registered;
   std::size_t refused = 0;
   std::uint32_t last = 0;
-  std::vector<char> rows = std::vector<char>(LocalRanges::bytes_for(2));
+  Rows rows;
+  test::KernelMemory kernels;
   LocalRanges memory;
   abi::DeviceState state;
 };
@@ -131,4 +163,27 @@ TEST_CASE("local_memory_is_limited_where_a_network_needs_keys") {
   mapped.add(8, 8);
   CHECK(mapped.key(8, 8) == 0);
   CHECK_THAT(mapped.error_of_add(9, 8), Catch::Contains("is registered in part"));
+}
+
+TEST_CASE("no_row_is_read_for_an_address_before_or_after_all_ranges") {
+  LocalAccount account(true, GENERATE(false, true));
+  CHECK(account.is_nowhere(4096));
+  account.add(8192, 100);
+  account.add(4096, 100);
+  account.refused = 10;
+  {
+    const test::StderrCapture log;
+    account.add(20000, 10);
+  }
+  CHECK(account.is_nowhere(4095));
+  CHECK(account.is_nowhere(8292));
+  CHECK(account.is_nowhere(20000));
+  CHECK(account.key(4096, 100) == 1002);
+  CHECK(account.key(5000, 1) == 0);
+  CHECK(account.key(8291, 1) == 1001);
+  CHECK(account.remove(8192));
+  CHECK(account.is_nowhere(8192));
+  CHECK(account.key(4096, 100) == 1002);
+  account.memory.clear();
+  CHECK(account.is_nowhere(4096));
 }
