@@ -16,6 +16,9 @@
 #include <cstdio>
 #include <fstream>
 #include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
 
 using namespace gshmem;
 using namespace gshmem::spmd;
@@ -215,6 +218,62 @@ TEST_CASE("pe_that_dies_while_the_others_grow_is_a_fault_and_they_end") {
     CHECK(outcomes[rank].code == 0);
     CHECK(contains(outcomes[rank].output, "finalized"));
     CHECK(contains(outcomes[rank].output, "fault 12 1 PE 1 "));
+  }
+}
+
+TEST_CASE("pe_that_is_killed_while_all_grow_over_a_network_is_a_fault_and_the_others_end") {
+  if (kUnderTsan) skip("TSan cannot see what orders the accesses of several processes");
+  constexpr int kVictim = 1, kBlocks = 24;
+  for (const std::string nic : {"soft", "ofi"}) {
+    for (const useconds_t delay_us : {0, 500, 2000, 8000}) {
+      const Environment environment = quick({{"GSHMEM_NIC", nic},
+                                             {"GSHMEM_P2P", "0"},
+                                             {"GSHMEM_OFI_INTERFACE", "127.0.0.1"},
+                                             {"FI_PROVIDER", "tcp,ofi_rxm"},
+                                             {"GSHMEM_SYMMETRIC_PART", "2M"}});
+      const auto outcomes = in_children(3, environment, [&](int rank) {
+        {
+          const Runtime runtime;
+          const int next = (rank + 1) % 3;
+          std::vector<char*> blocks;
+          const auto add = [&] {
+            auto* const block = static_cast<char*>(gshmem_malloc(4 * kMiB));
+            if (block) blocks.push_back(block);
+            return block;
+          };
+          while (blocks.size() < 3 && add()) gshmem_char_p(blocks.back(), 'a', next);
+          gshmem_barrier_all();
+          std::thread killer;
+          if (rank == kVictim) {
+            killer = std::thread([&] {
+              usleep(delay_us);
+              (void)raise(SIGKILL);
+            });
+          }
+          while (blocks.size() < kBlocks && add())
+            gshmem_putmem_nbi(blocks.back(), blocks[0] + 64, 64, next);
+          if (rank == kVictim) killer.join();
+          if (gshmem_malloc(kGiB)) throw std::runtime_error("memory of a dead PE");
+          for (std::size_t i = 0; i < 3; ++i)
+            if (*blocks.at(i) != 'a') throw std::runtime_error("memory of before has changed");
+          print_fault();
+        }
+        std::puts("finalized");
+      });
+      if (contains(outcomes[0].output, "libfabric.so") ||
+          contains(outcomes[0].output, "was built without"))
+        break;
+      for (const std::size_t rank : {0u, 2u}) {
+        INFO(nic << ", " << delay_us << " us, PE " << rank << ": " << outcomes[rank].output);
+        CHECK(outcomes[rank].code == 0);
+        CHECK(contains(outcomes[rank].output, "finalized"));
+        // A NIC may be the first to tell, and another PE may tell this one.
+        const std::size_t at = outcomes[rank].output.find("\nfault ");
+        REQUIRE(at != std::string::npos);
+        CHECK(contains(outcomes[rank].output.substr(at), "PE 1 "));
+      }
+      CHECK(outcomes[kVictim].code == 128 + SIGKILL);
+    }
   }
 }
 
