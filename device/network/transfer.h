@@ -94,6 +94,8 @@ struct Request {
   bool reachable = false;            ///< the NIC can access `local` itself
   bool beyond = false;               ///< an address may be in registered memory
   const Be32* keys = nullptr;        ///< of `local`, if that is registered local memory
+  static constexpr std::uint32_t kByThread = ~0u;
+  std::uint32_t queue = kByThread;  ///< index of the queue; kByThread: that of the calling thread
 
   GSHMEM_FN bool empty() const { return bytes == 0 && !target; }
   GSHMEM_FN std::uint32_t next_chunk() const {
@@ -155,7 +157,9 @@ GSHMEM_OUTLINE bool begin(Request& request, Post& post) {
                    (request.target && beyond(request.target));
   const bool first = request.target || request.kind == TransferKind::kInline;
   const Rail rail = first ? Rail::kFirst : Rail::kAny;
-  post_by(post, *request.state, queue_index(*request.state, request.pe, rail));
+  const bool chosen = request.queue != Request::kByThread;
+  post_by(post, *request.state,
+          chosen ? request.queue : queue_index(*request.state, request.pe, rail));
   begin_wait(post, name_of(request.operation));
   return request.kind == TransferKind::kFetch;
 }

@@ -11,12 +11,12 @@ import sys
 
 WARNINGS = ["-Wall", "-Wextra", "-Wpedantic", "-Werror"]
 # Not for C: PODs and code that only C++ sees.
-CXX_ONLY = ("abi/", "device/", "collective_launch.h", "gpu_scope.h")
+CXX_ONLY = ("abi/", "device/", "collective_launch.h", "deepep.h", "gpu_scope.h")
 # Headers that need CUDA's headers.
 NEEDS_CUDA = ("collective_launch.h",)
 # All of nvcc takes seconds a piece, so it sees the headers that users name, and of the others and of orders its device
 # compiler alone, which takes a third of a second.
-CUDA_17 = ["gshmem.h", "compat/nvshmem.h", "collective_launch.h"]
+CUDA_17 = ["gshmem.h", "compat/nvshmem.h", "collective_launch.h", "deepep.h"]
 CUDA_20 = ["gshmem.hpp"]
 # device/core/machine.h includes the one or the other; names without a type are for the host's compilers.
 NOT_IN_CUDA = ["device/core/machine_cpu.h", "generic.h"]
