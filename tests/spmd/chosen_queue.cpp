@@ -93,7 +93,7 @@ void test_words(Pe& pe, WordAfterData::Adds adds, std::uint64_t* data) {
   pe.run({.blocks = 1, .threads = WordAfterData::kWarps * pe.warp()}, WordAfterData{}, adds, data,
          static_cast<const std::uint64_t*>(pe.on_gpu() ? nullptr : outside.data()),
          reinterpret_cast<int*>(data + WordAfterData::kAll - WordAfterData::kWarps),
-         pe.rounds(pe.on_network() ? 40 : 200));
+         pe.rounds(pe.on_network() ? 2000 : 200));
   pe.barrier();
 }
 
@@ -192,7 +192,7 @@ SPMD_TEST(quiet_of_all_queues_completes_their_puts) {
   SymmetricArray<std::uint64_t> data((n + 1) * QuietOfQueues::kWords);
   SymmetricArray<int> counters(n);
   pe.run({.blocks = 1, .threads = 2 * pe.warp()}, QuietOfQueues{}, data.data(), counters.data(),
-         pe.rounds(20));
+         pe.rounds(pe.on_network() ? 1000 : 20));
   pe.barrier();
 }
 
