@@ -152,7 +152,7 @@ std::uint64_t SymmetricHeap::wanted_for(std::uint64_t needed) const {
 }
 
 /// Adds a part in which such a block fits. Where there is no memory for it, the part is halved
-/// until only the block fits: parts that are too small use up the table. Returns why the heap has
+/// until only the block fits: parts that are too small are many to search. Returns why the heap has
 /// not grown, as a text that continues fullness(); empty if it has. Errors: those of Growth::add
 /// that are not PhaseError.
 std::string SymmetricHeap::grow(std::uint64_t bytes, std::uint64_t alignment) {
