@@ -238,7 +238,7 @@ void look_up(const Process& p) {
   if (self.pe && self.pe != before) self.pe->waits().count_thread();
   self.generation = generation.load(std::memory_order_relaxed);
   self.ambient.why_none = !self.pe && p.forked_from.pe >= 0 ? p.why_none : nullptr;
-  set_ambient(self.pe);
+  if (!self.ambient.lane) set_ambient(self.pe);  // a lane has that of its launch
 }
 
 /// Runs in the child of a fork, which has no PE. The parent's PEs are neither destroyed, which

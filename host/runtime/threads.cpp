@@ -4,6 +4,7 @@
 
 #include "host/base/at_fork.h"
 #include "host/base/log.h"
+#include "host/base/thread.h"
 
 #include <gshmem/device/core/order_check.h>
 #include <gshmem/device/pe/call_hints.h>
@@ -31,91 +32,37 @@ using device::HostLane;
 /// Threads that wait for work. One host thread owns them, so its launches are ordered after each
 /// other, and not after those of other PEs. A launch takes 1.4 us of processor time for a thread
 /// that waits, 30 us for a new one, and 600 us for a new one under ThreadSanitizer.
-class Workers {
- public:
-  Workers() = default;
-  ~Workers();
-  Workers(const Workers&) = delete;
-  Workers& operator=(const Workers&) = delete;
-
-  /// Runs `body(index)` on `count` threads and waits for them. It starts all or none: a thread
-  /// would wait for ever for one that could not be started. Returns 0, or the errno of the failure.
-  int run(unsigned count, const std::function<void(unsigned)>& body);
-  /// Ends all threads but the first `count`.
-  void keep(std::size_t count) noexcept;
-
- private:
+struct Crew {
   struct Worker {
     std::atomic<std::uint32_t> turn{0};  ///< a change of it wakes the thread
     bool ends = false;
     std::thread thread;
   };
-  struct Crew {
-    std::deque<Worker> workers;  // their addresses do not change
-    std::atomic<unsigned> busy{0};
-    const std::function<void(unsigned)>* body = nullptr;
-    /// A child of a fork has a copy of this, and none of the threads. It leaves the copy alone.
-    const std::uint32_t forks = fork_count();
-    Crew* before_fork = nullptr;
-  };
-  static void serve(Crew& crew, Worker& worker, unsigned index);
-  [[nodiscard]] bool is_here() const noexcept { return crew_ && crew_->forks == fork_count(); }
+  std::deque<Worker> workers;  // their addresses do not change
+  std::atomic<unsigned> busy{0};
+  const std::function<void(unsigned)>* body = nullptr;
+  /// A child of a fork has a copy of this, and none of the threads. It leaves the copy alone.
+  const std::uint32_t forks = fork_count();
+  Crew* before_fork = nullptr;
 
-  Crew* crew_ = nullptr;
+  [[nodiscard]] bool is_here() const noexcept { return forks == fork_count(); }
 };
 
-void Workers::serve(Crew& crew, Worker& worker, unsigned index) {
+void serve(Crew& crew, Crew::Worker& worker, unsigned index) {
   for (std::uint32_t seen = 0;;) {
     worker.turn.wait(seen);
     seen = worker.turn.load();  // the next turn may come once `busy` says that this one is over
     if (worker.ends) return;
     (*crew.body)(index);
+    if (!crew.is_here()) return;  // the body has forked, and nobody here waits for this thread
     if (crew.busy.fetch_sub(1) == 1) crew.busy.notify_one();
   }
 }
 
-int Workers::run(unsigned count, const std::function<void(unsigned)>& body) {
-  int error = 0;
-  std::size_t started = 0;
-  try {
-    if (!is_here()) {
-      auto crew = std::make_unique<Crew>();
-      crew->before_fork = crew_;
-      crew_ = crew.release();
-    }
-    for (started = crew_->workers.size(); started < count; ++started) {
-      Worker& worker = crew_->workers.emplace_back();
-      worker.thread =
-          std::thread(serve, std::ref(*crew_), std::ref(worker), static_cast<unsigned>(started));
-    }
-  } catch (const std::system_error& refused) {
-    error = refused.code().value();
-  } catch (const std::bad_alloc&) {
-    error = ENOMEM;
-  }
-  if (error != 0) {
-    GSHMEM_ERROR("only %zu of %u threads could be started: %s%s", started, count,
-                 std::generic_category().message(error).c_str(),
-                 error == EAGAIN ? " (RLIMIT_NPROC, ulimit -u, or the cgroup's pids.max)" : "");
-    keep(0);
-    return error;
-  }
-  Crew& crew = *crew_;
-  crew.body = &body;
-  crew.busy = count;
-  for (unsigned index = 0; index < count; ++index) {
-    crew.workers[index].turn.fetch_add(1);
-    crew.workers[index].turn.notify_one();
-  }
-  for (unsigned busy = crew.busy; busy != 0; busy = crew.busy) crew.busy.wait(busy);
-  constexpr std::size_t kMostIdle = 512;
-  keep(kMostIdle);
-  return 0;
-}
-
-void Workers::keep(std::size_t count) noexcept {
-  if (!is_here()) return;
-  std::deque<Worker>& workers = crew_->workers;
+/// Ends all threads but the first `count`.
+void keep(Crew* crew, std::size_t count) noexcept {
+  if (!crew || !crew->is_here()) return;
+  std::deque<Crew::Worker>& workers = crew->workers;
   for (std::size_t index = count; index < workers.size(); ++index) {
     workers[index].ends = true;
     workers[index].turn.fetch_add(1);
@@ -127,20 +74,76 @@ void Workers::keep(std::size_t count) noexcept {
   }
 }
 
-/// Objects of the program that are destroyed later may still finalize.
-Workers::~Workers() {
-  keep(0);
-  const bool mine = is_here();
-  Crew* const crew = std::exchange(crew_, nullptr);
-  if (mine) delete crew;
+void end(Crew*& crew) noexcept {
+  keep(crew, 0);
+  Crew* const ended = std::exchange(crew, nullptr);
+  if (ended && ended->is_here()) delete ended;
 }
 
-/// Those of the calling thread's launches.
-thread_local Workers lanes_of_thread;
+/// Runs `body(index)` on `count` threads and waits for them. It starts all or none: a thread would
+/// wait for ever for one that could not be started. Returns 0, or the errno of the failure.
+/// `Guard` is alive while threads are started.
+template <class Guard>
+int run(Crew*& crew, unsigned count, const std::function<void(unsigned)>& body) {
+  int error = 0;
+  std::size_t started = 0;
+  try {
+    [[maybe_unused]] const Guard guard;
+    if (!crew || !crew->is_here()) {
+      auto made = std::make_unique<Crew>();
+      made->before_fork = crew;
+      crew = made.release();
+    }
+    for (started = crew->workers.size(); started < count; ++started) {
+      Crew::Worker& worker = crew->workers.emplace_back();
+      worker.thread =
+          std::thread(serve, std::ref(*crew), std::ref(worker), static_cast<unsigned>(started));
+    }
+  } catch (const std::system_error& refused) {
+    error = refused.code().value();
+  } catch (const std::bad_alloc&) {
+    error = ENOMEM;
+  }
+  if (error != 0) {
+    GSHMEM_ERROR("only %zu of %u threads could be started: %s%s", started, count,
+                 std::generic_category().message(error).c_str(),
+                 error == EAGAIN ? " (RLIMIT_NPROC, ulimit -u, or the cgroup's pids.max)" : "");
+    keep(crew, 0);
+    return error;
+  }
+  crew->body = &body;
+  crew->busy = count;
+  for (unsigned index = 0; index < count; ++index) {
+    crew->workers[index].turn.fetch_add(1);
+    crew->workers[index].turn.notify_one();
+  }
+  for (unsigned busy = crew->busy; busy != 0; busy = crew->busy) crew->busy.wait(busy);
+  return 0;
+}
+
+struct NoGuard {};  ///< for threads of the application
+
+/// Those of the calling thread's launches. The pointer outlives the object that ends them: objects
+/// of the program that are destroyed later may still launch and finalize.
+thread_local constinit Crew* lanes_of_thread = nullptr;
+struct EndOfThread {
+  bool noted = false;
+  ~EndOfThread() { end(lanes_of_thread); }
+};
+thread_local EndOfThread end_of_thread;
+
+/// Runs the lanes of a launch.
+int run_lanes(unsigned count, const std::function<void(unsigned)>& body) {
+  constexpr std::size_t kMostIdle = 512;
+  end_of_thread.noted = true;
+  const int error = run<SignalsHeldBack>(lanes_of_thread, count, body);
+  keep(lanes_of_thread, kMostIdle);
+  return error;
+}
 
 }  // namespace
 
-void end_launch_threads() noexcept { lanes_of_thread.keep(0); }
+void end_launch_threads() noexcept { keep(lanes_of_thread, 0); }
 
 }  // namespace gshmem
 
@@ -149,8 +152,11 @@ extern "C" {
 __attribute__((visibility("default"))) int gshmemi_run_threads(unsigned count,
                                                                void (*body)(void*, unsigned),
                                                                void* call) {
-  gshmem::Workers workers;
-  return workers.run(count, [&](unsigned index) { body(call, index); });
+  gshmem::Crew* crew = nullptr;
+  const int error =
+      gshmem::run<gshmem::NoGuard>(crew, count, [&](unsigned index) { body(call, index); });
+  gshmem::end(crew);
+  return error;
 }
 
 __attribute__((visibility("default"))) int gshmemi_launch_on_host(unsigned blocks, unsigned threads,
@@ -181,7 +187,7 @@ __attribute__((visibility("default"))) int gshmemi_launch_on_host(unsigned block
     return ENOMEM;
   }
   const device::Ambient ambient = *gshmemi_ambient();
-  return lanes_of_thread.run(blocks * threads, [&](unsigned index) {
+  return run_lanes(blocks * threads, [&](unsigned index) {
     device::Ambient& mine = *gshmemi_ambient();
     mine = ambient;
     mine.lane = &lanes[index];
@@ -189,6 +195,7 @@ __attribute__((visibility("default"))) int gshmemi_launch_on_host(unsigned block
     log_set_pe(ambient.state ? ambient.state->my_pe : -1);
     GSHMEM_ORDER(if (ambient.state) checker->join(*ambient.state);)
     body(call);
+    mine = {};  // these lanes end before the thread does
   });
 }
 

@@ -254,8 +254,8 @@ void gshmem_pcontrol(int /*level*/, ...) {}
 void gshmem_finalize(void) {
   if (process_departed()) return;
   if (!current_pe()) return report_no_pe("gshmem_finalize");
-  (void)guard_status([] { const std::unique_ptr<Pe> last = process_take_current(); });
   end_launch_threads();
+  (void)guard_status([] { const std::unique_ptr<Pe> last = process_take_current(); });
 }
 
 void gshmem_global_exit(int status) {

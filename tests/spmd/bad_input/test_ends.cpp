@@ -58,6 +58,23 @@ TEST_CASE("an_object_that_is_destroyed_after_main_may_launch_and_finalize") {
   CHECK(contains(outcome.output, "finalized"));
 }
 
+TEST_CASE("threads_that_wait_for_a_launch_take_no_signal_of_the_program") {
+  const Outcome outcome = in_child(quick(), [] {
+    const Runtime runtime;
+    launch({.blocks = 1, .threads = 4}, [](const LaunchContext&) {});
+    sigset_t waited;
+    sigemptyset(&waited);
+    sigaddset(&waited, SIGUSR1);
+    pthread_sigmask(SIG_BLOCK, &waited, nullptr);
+    ::kill(::getpid(), SIGUSR1);
+    const timespec most{30, 0};
+    if (sigtimedwait(&waited, nullptr, &most) == SIGUSR1) std::puts("it came");
+  });
+  INFO(outcome.output);
+  CHECK(outcome.code == 0);
+  CHECK(contains(outcome.output, "it came"));
+}
+
 // Static objects of the soft NIC's libraries end before the process's threads: one exit of four
 // crashed.
 TEST_CASE("processes_that_exit_in_the_middle_of_work_over_the_soft_nic_do_not_crash") {

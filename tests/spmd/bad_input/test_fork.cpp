@@ -271,6 +271,22 @@ TEST_CASE("context_of_the_parent_reaches_nothing_in_a_child") {
   }
 }
 
+TEST_CASE("child_that_a_kernel_forks_ends_when_it_returns") {
+  if (kUnderTsan) skip(kNoThreads);
+  const Outcome outcome = in_child(quick(), [] {
+    const Runtime runtime;
+    pid_t child = 0;
+    launch({.blocks = 1, .threads = 1}, [&](const LaunchContext&) {
+      child = ::fork();
+      gshmem::test::no_leak_check = gshmem::test::no_leak_check || child == 0;
+    });
+    std::printf("the child ended with %d\n", end_of(child));
+  });
+  INFO(outcome.output);
+  CHECK(outcome.code == 0);
+  CHECK(contains(outcome.output, "the child ended with 0\n"));
+}
+
 TEST_CASE("child_may_be_a_pe_of_another_job") {
   if (kUnderTsan) skip(kNoThreads);
   (void)job_goes_on(0, [](int*) {
