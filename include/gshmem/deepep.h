@@ -6,7 +6,9 @@
 // Queue `qp_id` to a PE is the default context's queue with that number, modulo their number
 // (GSHMEM_QPS_PER_PE). If PEs have several NICs, only those of the first count. Addresses are those
 // of this PE's symmetric memory. PEs that are mapped are reached by loads and stores, whatever the
-// queue.
+// queue, but for additions where atomics go by a NIC (GSHMEM_AMO). On GPUs before Hopper a word
+// follows its data for waits of gshmem only (docs/network.md, "Older GPUs"), and DeepEP's kernels
+// have their own.
 #pragma once
 
 #include "gshmem.h"
