@@ -225,7 +225,7 @@ TEST_CASE("pe_that_is_killed_while_all_grow_over_a_network_is_a_fault_and_the_ot
   if (kUnderTsan) skip("TSan cannot see what orders the accesses of several processes");
   constexpr int kVictim = 1, kBlocks = 24;
   for (const std::string nic : {"soft", "ofi"}) {
-    for (const useconds_t delay_us : {0, 500, 2000, 8000}) {
+    for (const useconds_t delay_us : {0u, 500u, 2000u, 8000u}) {
       const Environment environment = quick({{"GSHMEM_NIC", nic},
                                              {"GSHMEM_P2P", "0"},
                                              {"GSHMEM_OFI_INTERFACE", "127.0.0.1"},
