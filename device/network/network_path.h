@@ -158,7 +158,8 @@ GSHMEM_OUTLINE void get(Coop coop, const State& state, void* dest, const void* s
 }
 
 /// Transfers `bytes` bytes between any local memory and `symmetric`. When it returns, they have
-/// arrived, or their source may be reused. It takes few registers of the caller.
+/// arrived, or their source may be reused. It takes few registers of the caller: by move_long, some
+/// reductions would take four more.
 GSHMEM_OUTLINE void move_value(const State& state, Operation operation, const void* symmetric,
                                const void* value, std::uint32_t bytes, int pe) {
   Request request{&state, operation, pe};
