@@ -81,22 +81,36 @@ void on_value(pmix_status_t status, pmix_value_t* value, void* data) {
 struct PendingGet : Pending {
   pmix_proc_t who{};
   std::string key;
+  std::vector<pmix_info_t> directives;
 };
 struct PendingFence : Pending {
   pmix_proc_t all{};
   std::vector<pmix_info_t> directives;
 };
 
-/// Runs `start(callback data)` and waits for its callback. A call that is refused or completes at
-/// once has no callback.
+/// Runs `start(callback data)`. A call that is refused or completes at once has no callback.
 template <class Start>
-pmix_status_t call_and_wait(const PendingRef& pending, const Deadline& deadline, Start start) {
+void begin_call(const PendingRef& pending, Start start) {
   auto reference = std::make_unique<PendingRef>(pending);
   PendingRef* const handed_over = reference.release();
   const pmix_status_t status = start(handed_over);
-  if (status == PMIX_SUCCESS) return pending->await(deadline);
+  if (status == PMIX_SUCCESS) return;
   claim(handed_over).reset();
-  return status == PMIX_OPERATION_SUCCEEDED ? PMIX_SUCCESS : status;
+  pending->finish(status == PMIX_OPERATION_SUCCEEDED ? PMIX_SUCCESS : status);
+}
+
+std::shared_ptr<PendingGet> begin_get(const PmixApi& api, const pmix_proc_t& who,
+                                      const std::string& key,
+                                      const std::vector<pmix_info_t>& directives = {}) {
+  const auto pending = std::make_shared<PendingGet>();
+  pending->who = who;
+  pending->key = key;
+  pending->directives = directives;
+  begin_call(pending, [&](void* data) {
+    return api.get_nb(&pending->who, pending->key.c_str(), pending->directives.data(),
+                      pending->directives.size(), on_value, data);
+  });
+  return pending;
 }
 
 }  // namespace
@@ -106,22 +120,29 @@ pmix_status_t pmix_fence(const PmixApi& api, const pmix_proc_t& all,
   const auto pending = std::make_shared<PendingFence>();
   pending->all = all;
   pending->directives = directives;
-  return call_and_wait(pending, deadline, [&](void* data) {
+  begin_call(pending, [&](void* data) {
     return api.fence_nb(&pending->all, 1, pending->directives.data(), pending->directives.size(),
                         on_fence, data);
   });
+  return pending->await(deadline);
 }
 
 pmix_status_t pmix_get(const PmixApi& api, const pmix_proc_t& who, const std::string& key,
                        const Deadline& deadline, PmixValue* value) {
-  const auto pending = std::make_shared<PendingGet>();
-  pending->who = who;
-  pending->key = key;
-  const pmix_status_t status = call_and_wait(pending, deadline, [&](void* data) {
-    return api.get_nb(&pending->who, pending->key.c_str(), nullptr, 0, on_value, data);
-  });
+  const auto pending = begin_get(api, who, key);
+  const pmix_status_t status = pending->await(deadline);
   if (status == PMIX_SUCCESS) *value = std::move(pending->value);
   return status;
+}
+
+std::vector<bool> pmix_has(const PmixApi& api, const std::vector<pmix_proc_t>& procs,
+                           const std::string& key, const Deadline& deadline) {
+  std::vector<std::shared_ptr<PendingGet>> questions;
+  for (const pmix_proc_t& who : procs)
+    questions.push_back(begin_get(api, who, key, {pmix_info_int(PMIX_TIMEOUT, 1)}));
+  std::vector<bool> has;
+  for (const auto& pending : questions) has.push_back(pending->await(deadline) == PMIX_SUCCESS);
+  return has;
 }
 
 pmix_status_t pmix_init(const PmixApi& api, const Deadline& deadline, pmix_proc_t* me) {

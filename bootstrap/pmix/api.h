@@ -54,6 +54,10 @@ struct PmixValue {
 [[nodiscard]] pmix_status_t pmix_get(const PmixApi& api, const pmix_proc_t& who,
                                      const std::string& key, const Deadline& deadline,
                                      PmixValue* value);
+/// Returns for each process whether the server has its value of this key, or gets it from another
+/// server within a second. False where it has not answered before the deadline.
+[[nodiscard]] std::vector<bool> pmix_has(const PmixApi& api, const std::vector<pmix_proc_t>& procs,
+                                         const std::string& key, const Deadline& deadline);
 /// Returns when the server has answered or the deadline has passed, whichever is first.
 void pmix_abort(const PmixApi& api, int code, const std::string& message, const Deadline& deadline);
 

@@ -262,8 +262,22 @@ class Pmix final : public Bootstrap {
       verdict = Deadline(whole_seconds + kVerdictSeconds);
     }
     const pmix_status_t status = pmix_fence(api_, everyone(), directives, verdict);
-    if (status == PMIX_ERR_TIMEOUT) time_out(operation, {});
+    if (status == PMIX_ERR_TIMEOUT) time_out(operation, ranks_without_value());
     check(status, std::string("bootstrap ") + operation + ": PMIx_Fence");
+  }
+
+  /// Returns the ranks whose next value the server does not have: they have not come to the fence.
+  /// None if it has no value at all, not even this rank's, since it does not answer then.
+  [[nodiscard]] std::vector<int> ranks_without_value() const {
+    const std::string key = key_of(values_exchanged.load(std::memory_order_relaxed));
+    std::vector<pmix_proc_t> all;
+    for (int r = 0; r < size_; ++r)
+      all.push_back(pmix_proc(session_.me().nspace, static_cast<pmix_rank_t>(r)));
+    const std::vector<bool> is_there = pmix_has(api_, all, key, Deadline(kVerdictSeconds));
+    std::vector<int> missing;
+    for (int r = 0; r < size_; ++r)
+      if (!is_there[static_cast<std::size_t>(r)]) missing.push_back(r);
+    return std::ranges::find(missing, rank()) == missing.end() ? missing : std::vector<int>();
   }
 
   void time_out(const char* operation, const std::vector<int>& missing) {

@@ -135,8 +135,11 @@ void exchange_missing_rank() {
   const auto boot = create_pmix(kShortSeconds);
   boot->barrier();
   while (is_last(*boot)) pause();
-  expect_error(GSHMEMX_ERROR_TIMEOUT, "barrier " + kTimedOut, [&] { boot->barrier(); });
-  expect_error(GSHMEMX_ERROR_TIMEOUT, "did not take part", [&] { boot->barrier(); });
+  const std::string who = "rank " + std::to_string(boot->size() - 1) + " did not take part";
+  expect_error(GSHMEMX_ERROR_TIMEOUT,
+               "barrier " + kTimedOut + " (GSHMEM_BOOTSTRAP_TIMEOUT): " + who,
+               [&] { boot->barrier(); });
+  expect_error(GSHMEMX_ERROR_TIMEOUT, who, [&] { boot->barrier(); });
   boot->abort(42, "verdict: missing rank seen");
   while (true) pause();
 }

@@ -46,6 +46,7 @@ PmixDouble& fresh() {
   one.type = PMIX_BYTE_OBJECT;
   one.calls_back = one.aborts = true;
   one.of_another_key = one.is_short = one.is_late = one.fence_is_late = one.is_nothing = false;
+  one.has_mine = true;
   one.fences = 0;
   one.code = 0;
   return one;
@@ -190,6 +191,21 @@ TEST_CASE("pmix_rank_whose_data_is_late_is_waited_for_again", "[pmix]") {
   CHECK(pmix.keys.size() == put + 1);  // under the name that the late rank knows
 }
 
+TEST_CASE("pmix_names_the_rank_that_has_not_come_to_a_fence", "[pmix]") {
+  PmixDouble& pmix = fresh();
+  const auto boot = join(), again = join(), alone = join();
+  pmix.fence = PMIX_ERR_TIMEOUT;
+  pmix.get = PMIX_ERR_NOT_FOUND;
+  const Error error = expect_error([&] { boot->barrier(); });
+  CHECK_THAT(error.what(), Catch::EndsWith(": rank 1 did not take part"));
+  CHECK(pmix.get_seconds == 1);
+  // A server that does not know this rank's data either says nothing about the others.
+  pmix.has_mine = false;
+  expect_error(GSHMEMX_ERROR_TIMEOUT, ": another rank did not", [&] { alone->barrier(); });
+  fresh();
+  again->barrier();
+}
+
 TEST_CASE("pmix_may_read_its_arguments_until_a_late_answer", "[pmix]") {
   PmixDouble& pmix = fresh();
   const auto with_data = join(0.2), with_fence = join(0.2);
@@ -197,7 +213,7 @@ TEST_CASE("pmix_may_read_its_arguments_until_a_late_answer", "[pmix]") {
   expect_error(GSHMEMX_ERROR_TIMEOUT, "rank 1 did not take part", [&] { with_data->barrier(); });
   CHECK(pmix_answers_late());
   pmix.fence_is_late = true;
-  expect_error(GSHMEMX_ERROR_TIMEOUT, "another rank did not", [&] { with_fence->barrier(); });
+  expect_error(GSHMEMX_ERROR_TIMEOUT, "rank 1 did not take part", [&] { with_fence->barrier(); });
   CHECK(pmix_answers_late());
   fresh();
   join()->barrier();  // the data that was put is used

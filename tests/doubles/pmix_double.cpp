@@ -119,16 +119,18 @@ pmix_status_t PMIx_Fence_nb(const pmix_proc_t* procs, size_t count, const pmix_i
   return PMIX_SUCCESS;
 }
 
-pmix_status_t PMIx_Get_nb(const pmix_proc_t* proc, const char key[], const pmix_info_t*, size_t,
-                          pmix_value_cbfunc_t callback, void* data) {
+pmix_status_t PMIx_Get_nb(const pmix_proc_t* proc, const char key[], const pmix_info_t* info,
+                          size_t n_info, pmix_value_cbfunc_t callback, void* data) {
   PmixDouble& one = *pmix_double();
+  one.get_seconds =
+      n_info == 1 && std::strcmp(info->key, PMIX_TIMEOUT) == 0 ? info->value.data.integer : -1;
   if (proc->nspace != kNamespace) return PMIX_ERR_BAD_PARAM;
   if (std::strcmp(key, PMIX_JOB_SIZE) == 0) {
     pmix_value_t value{};
     value.type = PMIX_UINT32;
     value.data.uint32 = one.size;
     callback(one.sized, &value, data);
-  } else if (one.keys.empty() || one.keys.back() != key) {
+  } else if (one.keys.empty() || one.keys.back() != key || (proc->rank == 0 && !one.has_mine)) {
     return PMIX_ERR_NOT_FOUND;
   } else if (proc->rank == 1 && one.is_late) {
     late.push_back(

@@ -23,6 +23,7 @@ struct PmixDouble {
   bool calls_back = true;   ///< for a fence; otherwise the call returns its status
   bool is_late = false;     ///< rank 1's data arrives at pmix_double_answers
   bool fence_is_late = false;
+  bool has_mine = true;      ///< the server has the data of rank 0
   bool aborts = true;        ///< otherwise the call does not return
   int* finalizes = nullptr;  ///< their counter, or null
 
@@ -32,6 +33,7 @@ struct PmixDouble {
   int fences = 0;
   bool collects = false;  ///< for the last fence
   int seconds = -1;       ///< for the last fence; -1 = no limit
+  int get_seconds = -1;   ///< for the last get; -1 = no limit
   std::vector<std::string> keys;
   std::atomic<int> code{0};
   std::string message;  ///< written before `code`
