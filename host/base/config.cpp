@@ -257,7 +257,7 @@ constexpr NoTwin kNoTwins[] = {
 #define GSHMEM_NO_TWIN(theirs, see) {"NVSHMEM_" #theirs, see},
 #include "host/base/nvshmem_variables.def"
 };
-/// Names after "NVSHMEM_" that container images and build systems set for themselves.
+/// Names after "NVSHMEM_" or "GSHMEM_" that container images and build systems set for themselves.
 constexpr std::string_view kPlaces[] = {"HOME",    "DIR",         "ROOT",        "PREFIX",
                                         "PATH",    "INSTALL_DIR", "INCLUDE_DIR", "LIB_DIR",
                                         "VERSION", "SRC_DIR",     "BUILD_DIR",   "INSTALL_PREFIX"};
@@ -365,10 +365,14 @@ bool is_known(std::string_view name, const Rows& rows, Name name_of) {
          }) != std::end(rows);
 }
 
+bool is_place(std::string_view name, std::string_view prefix) {
+  return std::ranges::find(kPlaces, name.substr(prefix.size())) != std::end(kPlaces);
+}
+
 /// Is `name` a variable of NVSHMEM's library that has no effect here?
 bool lacks_twin(std::string_view name) {
   if (!name.starts_with(kTheirPrefix) || is_known(name, kTwins, &Twin::theirs)) return false;
-  return std::ranges::find(kPlaces, name.substr(kTheirPrefix.size())) == std::end(kPlaces);
+  return !is_place(name, kTheirPrefix);
 }
 
 std::vector<std::string> names_of_environ() {
@@ -456,7 +460,8 @@ std::vector<std::string> config_unknown_names(const std::vector<std::string>& en
   std::vector<std::string> messages;
   for (const std::string& name : environ_names) {
     const bool is_ours = name.starts_with(kPrefix) && !name.starts_with(kTestPrefix);
-    if (!is_ours || is_known(name, kVariables, &Variable::name)) continue;
+    if (!is_ours || is_known(name, kVariables, &Variable::name) || is_place(name, kPrefix))
+      continue;
     const char* meant = nearest_name(name, kPrefix, kVariables, &Variable::name);
     messages.push_back(name + " is not a variable of gshmem; " +
                        (meant != nullptr ? "did you mean " + std::string(meant) + "?"
@@ -500,29 +505,28 @@ std::string config_set_through(std::string_view theirs) {
   return "";
 }
 
-std::vector<std::string> config_unknown_names_from_env() {
-  std::vector<std::string> messages = config_unknown_names(names_of_environ());
+std::vector<std::string> config_warnings_from_env() {
+  const std::vector<std::string> names = names_of_environ();
+  std::vector<std::string> messages = config_unknown_names(names);
   std::ranges::move(config_unused_twins(lookup_env, nullptr), std::back_inserter(messages));
+  if (std::string all = config_names_without_twin(names); !all.empty())
+    messages.push_back(std::move(all));
   return messages;
 }
 
-std::string config_names_without_twin_from_env() {
-  return config_names_without_twin(names_of_environ());
+std::uint64_t config_warnings_hash(const std::vector<std::string>& messages) {
+  std::uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
+  for (const std::string& message : messages)
+    for (const char c : message + '\n')
+      hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+  return hash;
 }
 
-void config_warn_unknown() {
+void config_warn() {
   static std::once_flag once;
   std::call_once(once, [] {
-    for (const std::string& message : config_unknown_names_from_env())
+    for (const std::string& message : config_warnings_from_env())
       GSHMEM_WARN("%s", message.c_str());
-  });
-}
-
-void config_warn_without_twin() {
-  static std::once_flag once;
-  std::call_once(once, [] {
-    const std::string message = config_names_without_twin_from_env();
-    if (!message.empty()) GSHMEM_WARN("%s", message.c_str());
   });
 }
 

@@ -86,23 +86,23 @@ struct ConfigEntry {
 
 /// Returns "GSHMEM_SYMETRIC_SIZE is not a variable of gshmem; did you mean GSHMEM_SYMMETRIC_SIZE?"
 /// for each unknown GSHMEM_* in `environ_names`. If no name is similar, the text refers to
-/// gshmem-info instead of the question. Names that start with GSHMEM_TEST_ are ignored.
+/// gshmem-info instead of the question. Names that start with GSHMEM_TEST_ are ignored, and
+/// GSHMEM_HOME and the like, which build systems set.
 [[nodiscard]] std::vector<std::string> config_unknown_names(
     const std::vector<std::string>& environ_names);
 /// Returns `NVSHMEM_QP_DEPTH="8" is left alone: GSHMEM_QP_DEPTH takes an integer ...` for each
 /// variable of nvshmem_variables.def whose value ours cannot have.
 [[nodiscard]] std::vector<std::string> config_unused_twins(Config::Lookup lookup, void* context);
-/// Both lists for this process's environment.
-[[nodiscard]] std::vector<std::string> config_unknown_names_from_env();
 /// Returns "NVSHMEM_HCA_PREFIX, NVSHMEM_QP_DEPHT: no counterpart in gshmem, changes nothing; for
 /// NVSHMEM_HCA_PREFIX see GSHMEM_NIC_DEVICES; did you mean NVSHMEM_QP_DEPTH?" for all NVSHMEM_* in
 /// `environ_names` that have no effect. Empty when there are none.
 [[nodiscard]] std::string config_names_without_twin(const std::vector<std::string>& environ_names);
-[[nodiscard]] std::string config_names_without_twin_from_env();
-/// Logs config_unknown_names_from_env(), once per process.
-void config_warn_unknown();
-/// Logs config_names_without_twin_from_env(), once per process. Called by PE 0.
-void config_warn_without_twin();
+/// Returns the sentences of all three about this process's environment.
+[[nodiscard]] std::vector<std::string> config_warnings_from_env();
+/// Returns a number by which PEs find out whether another one has the same sentences.
+[[nodiscard]] std::uint64_t config_warnings_hash(const std::vector<std::string>& messages);
+/// Logs config_warnings_from_env(), once per process.
+void config_warn();
 
 /// Returns the variable that NVSHMEM's `theirs` sets; empty if it sets none.
 [[nodiscard]] std::string config_set_through(std::string_view theirs);

@@ -105,7 +105,13 @@ void Pe::wait_for_reports() noexcept {
 }
 
 void Pe::init() {
-  connect_job();
+  try {
+    connect_job();
+  } catch (const Error&) {
+    if (options_.warns_of_variables) config_warn();  // they may be the reason
+    throw;
+  }
+  warn_of_variables();
   control::LocalPeers& local = plane_->local();
   run_phase(ranks(), [&] {
     if (options_.bad_config) throw Error(*options_.bad_config);
@@ -134,6 +140,15 @@ void Pe::init() {
     faults_.raise(Error(GSHMEMX_ERROR_BOOTSTRAP, why));
   });
   plane_->watch();
+}
+
+/// The first of all PEs that would log the same does.
+void Pe::warn_of_variables() {
+  const std::uint64_t mine =
+      options_.warns_of_variables ? config_warnings_hash(config_warnings_from_env()) : 0;
+  const std::vector<std::uint64_t> all = allgather(ranks(), mine);
+  const bool is_first = std::ranges::find(all, mine) - all.begin() == state_.my_pe;
+  if (options_.warns_of_variables && is_first) config_warn();
 }
 
 void Pe::connect_job() {

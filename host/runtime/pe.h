@@ -37,6 +37,7 @@ struct PeOptions {
   Config config;
   std::optional<Error> bad_config = {};  ///< error of a variable that has its default in `config`
   int cuda_device_id = -1;               ///< -1: the current device, or else by local rank
+  bool warns_of_variables = false;       ///< logs config_warnings_from_env, once per job
   bool has_kernels = false;              ///< the program has units with kernels
   bool notes_calls = false;              ///< a unit was compiled with -DGSHMEM_CHECK_ORDER
   bool by_nvshmem = false;  ///< init was called by NVSHMEM's name, which requires a GPU
@@ -155,6 +156,7 @@ class Pe {
   void on_peer_news(const control::PeerNews& news) noexcept;
   void wait_long(double seconds, int pe);
   void connect_job();
+  void warn_of_variables();
   [[nodiscard]] control::HostCollectives& ranks() const { return plane_->collectives(); }
   [[nodiscard]] const control::HostGroup& group() const { return plane_->group(); }
   void wait_for_reports() noexcept;

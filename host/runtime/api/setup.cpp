@@ -60,7 +60,6 @@ void configure_log(const Config& config) {
 Config read_config(std::optional<Error>* bad = nullptr) {
   Config config = Config::from_env(bad);
   configure_log(config);
-  config_warn_unknown();
   return config;
 }
 
@@ -183,6 +182,7 @@ void init(unsigned flags, const gshmemx_init_attr_t* attr) {
       GSHMEM_INFO("gshmemx_init_attr: attr is not initialized, using only what flags = %u names",
                   flags);
     }
+    options.warns_of_variables = true;
     options.publish_state = process_publish_state;
     options.has_kernels = process_has_kernels();
     options.by_nvshmem = process_is_by_nvshmem();
@@ -192,13 +192,16 @@ void init(unsigned flags, const gshmemx_init_attr_t* attr) {
     try {
       boot = make_bootstrap(flags, attr, options.config);
     } catch (const Error&) {
+      config_warn();  // they may be the reason
       if (options.bad_config) throw Error(*options.bad_config);
       throw;
     }
     // Threads are notified at once of a thread that leaves, so none waits for the others.
-    if (options.bad_config && flags == GSHMEMX_INIT_THREAD_PES) throw Error(*options.bad_config);
+    if (options.bad_config && flags == GSHMEMX_INIT_THREAD_PES) {
+      config_warn();
+      throw Error(*options.bad_config);
+    }
     auto pe = std::make_unique<Pe>(std::move(boot), std::move(options));
-    if (pe->state().my_pe == 0) config_warn_without_twin();
     process_add(std::move(pe),
                 flags == GSHMEMX_INIT_THREAD_PES ? Ownership::kThread : Ownership::kProcess);
   } catch (const Error& error) {
@@ -287,7 +290,12 @@ int gshmemx_init_status(void) {
 int gshmemx_get_uniqueid(gshmemx_uniqueid_t* uniqueid) {
   return guard_status([&] {
     require_not_null("gshmemx_get_uniqueid", "uniqueid", uniqueid);
-    bootstrap::make_uniqueid(uniqueid, read_config());
+    try {
+      bootstrap::make_uniqueid(uniqueid, read_config());
+    } catch (const Error&) {
+      config_warn();  // they may be the reason
+      throw;
+    }
   });
 }
 

@@ -95,9 +95,7 @@ Machine this_machine() {
   machine.others_nvshmem = nvshmem_of_others();
   machine.config = config_or_defaults();
   machine.variables = config_entries_from_env();
-  machine.unknown_names = config_unknown_names_from_env();
-  if (const std::string names = config_names_without_twin_from_env(); !names.empty())
-    machine.unknown_names.push_back(names);
+  machine.unknown_names = config_warnings_from_env();
   machine.env = env_lookup;
   machine.open_errno = open_errno;
   machine.volume_bytes = volume_bytes;

@@ -139,9 +139,7 @@ Report collect(const std::string& sysfs_root) {
   Report report;
   report.build = build_facts();
   report.variables = check_variables(config_entries_from_env());
-  report.unknown_variables = config_unknown_names_from_env();
-  if (const std::string names = config_names_without_twin_from_env(); !names.empty())
-    report.unknown_variables.push_back(names);
+  report.unknown_variables = config_warnings_from_env();
   try {
     report.no_gpus = why_no_gpu();
     report.gpus = gpu_list();

@@ -87,6 +87,41 @@ TEST_CASE("job_with_default_settings_logs_nothing") {
   }
 }
 
+TEST_CASE("variables_that_are_not_known_are_named_once_per_job") {
+  // PE 2 alone has another name, which PE 0 cannot know of.
+  const std::string all = "GSHMEM_SYMETRIC_SIZE is not", its = "GSHMEM_TIMOUT is not",
+                    theirs = "NVSHMEM_HCA_PREFIX: no counterpart";
+  const auto outcomes = in_children(
+      3, quick({{"GSHMEM_SYMETRIC_SIZE", "1M"}, {"NVSHMEM_HCA_PREFIX", "mlx5"}}), [](int rank) {
+        if (rank == 2) ::setenv("GSHMEM_TIMOUT", "1", 1);
+        Runtime();
+      });
+  for (std::size_t pe = 0; pe < outcomes.size(); ++pe) {
+    INFO(pe << "\n" << outcomes[pe].output);
+    CHECK(outcomes[pe].code == 0);
+    const std::size_t is_named = pe == 1 ? 0 : 1;
+    CHECK(times(outcomes[pe].output, all) == is_named);
+    CHECK(times(outcomes[pe].output, theirs) == is_named);
+    CHECK(times(outcomes[pe].output, its) == (pe == 2 ? 1 : 0));
+  }
+}
+
+TEST_CASE("variables_that_are_not_known_are_named_where_no_job_starts") {
+  const Environment misspelt = {{"GSHMEM_UID_INTERFCE", "lo"}, {"GSHMEM_LOG", "warn"}};
+  for (const auto& [name, value] :
+       {std::pair{"GSHMEM_UID_INTERFACE", "=none"}, std::pair{"GSHMEM_TIMEOUT", "abc"}}) {
+    Environment environment = quick(misspelt);
+    environment[name] = value;
+    const Outcome outcome = in_child(environment, [] {
+      gshmemx_uniqueid_t id;
+      if (gshmemx_get_uniqueid(&id) == GSHMEMX_SUCCESS) std::puts("an id");
+    });
+    INFO(outcome.output);
+    CHECK_FALSE(contains(outcome.output, "an id"));
+    CHECK(times(outcome.output, "did you mean GSHMEM_UID_INTERFACE?") == 1);
+  }
+}
+
 TEST_CASE("doorbells_are_rung_by_the_configured_thread") {
   if (kUnderTsan) skip("TSan does not see what orders two processes");
   for (const auto& [setting, who] :

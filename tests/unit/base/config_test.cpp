@@ -414,6 +414,7 @@ TEST_CASE("warning_of_an_unknown_name_suggests_a_similar_one") {
     CHECK(config_unknown_names({name}) ==
           Names{std::string(name) + " is not a variable of gshmem; " + question});
   }
+  CHECK(config_unknown_names({"GSHMEM_HOME", "GSHMEM_PREFIX", "GSHMEM_DIR"}).empty());
 }
 
 }  // namespace
