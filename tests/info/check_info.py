@@ -38,8 +38,8 @@ def run_any(program, options, **environment):
 
 def case_plain(program):
     text = run(program, ["--no-job"], 0)
-    for part in ("version", "library  ", "GSHMEM_SYMMETRIC_SIZE = \"1G\" (default)",
-                 "GSHMEM_DEVICE = \"cpu\" (environment)", "GPUs", "RDMA network cards"):
+    for part in ("version", "library  ", "Variables that are set\n  GSHMEM_DEVICE = \"cpu\" (environment)\n      where",
+                 "  GSHMEM_SYMMETRIC_SIZE = \"1G\"\n", "GPUs", "RDMA network cards"):
         assert part in text, f"no {part!r} in\n{text}"
 
 
@@ -177,6 +177,20 @@ def case_selftest(program):
     assert re.search("INFO: soft NIC: queue pair 0x.* fails with syndrome 0x13", log), log
     for name in ("doorbell alone", "record first"):
         assert re.search(f"ok +{name} +left out: kernels ring a word in memory", page), page
+
+
+def case_no_card(program):
+    """Where there is no card the self-test does not apply; a card without its driver is a failure."""
+    with tempfile.TemporaryDirectory() as root:
+        page = run(program, ["--nic-selftest"], 2, GSHMEM_TEST_ROOT=root)
+        assert "does not apply to this machine: no Mellanox or NVIDIA network card on the PCI bus.\n" in page, page
+        assert "FAILED" not in page and "send" not in page and "result:" not in page, page
+        card = os.path.join(root, "sys/bus/pci/devices/0000:04:00.0")
+        os.makedirs(card)
+        for name, text in (("vendor", "0x15b3"), ("class", "0x020000")):
+            with open(os.path.join(card, name), "w", encoding="ascii") as file:
+                file.write(text)
+        assert re.search("FAILED +init ", run(program, ["--nic-selftest"], 1, GSHMEM_TEST_ROOT=root))
 
 
 def case_bad_value(program):
@@ -367,7 +381,8 @@ def case_mpirun(program):
 
 def case_options(program):
     page = run(program, ["--help"], 0)
-    assert "Usage: gshmem-info" in page and "Exit status: 1 when" in page, page
+    assert "Usage: gshmem-info" in page and "Exit status:\n  0  all is well\n" in page, page
+    assert max(map(len, page.splitlines())) <= 102 and "Excludes" not in page, page
     with open(os.path.join(ROOT, "host/packages/gshmem-info.1"), encoding="ascii") as file:
         manual = file.read().replace("\\-", "-")
     options = set(re.findall(r"--[a-z][a-z-]+", page))

@@ -29,58 +29,107 @@ struct Options {
   bool job = gshmem::info::launched();
 };
 
+/// Breaks the text at spaces into lines of at most `width` characters.
+std::string wrapped(const std::string& text, std::size_t width) {
+  std::string lines = text;
+  for (std::size_t begin = 0; lines.size() - begin > width;) {
+    const std::size_t space = lines.rfind(' ', begin + width);
+    if (space == std::string::npos || space <= begin) break;
+    lines[space] = '\n';
+    begin = space + 1;
+  }
+  return lines;
+}
+
+void declare_doctor(CLI::App& app, Options& options, CLI::Option* doctor) {
+  constexpr const char* kGroup = "Doctor";
+  doctor->group(kGroup);
+  app.add_flag("--list", options.list, "with --doctor: only the table of checks")
+      ->needs(doctor)
+      ->group(kGroup);
+  app.add_flag("--quiet", options.quiet, "with --doctor: only problems and hints")
+      ->needs(doctor)
+      ->group(kGroup);
+}
+
+void declare_proof(CLI::App& app, Options& options, CLI::Option* proof) {
+  constexpr const char* kGroup = "Tests of a network card";
+  proof->group(kGroup);
+  app.add_option("--page", options.page, "with --gdr-proof: also write one HTML page with plots")
+      ->needs(proof)
+      ->option_text("FILE")
+      ->group(kGroup);
+  app.add_option("--repeats", options.plan.repeats,
+                 "with --gdr-proof: measurements of each side, 7 by default")
+      ->needs(proof)
+      ->check(CLI::Range(1, 1000))
+      ->option_text("N")
+      ->group(kGroup);
+  app.add_option("--largest", options.largest_mib,
+                 "with --gdr-proof: the largest message in MiB, 64 by default")
+      ->needs(proof)
+      ->check(CLI::Range(1, 1024))
+      ->option_text("MIB")
+      ->group(kGroup);
+}
+
 void declare(CLI::App& app, Options& options) {
   app.set_version_flag("--version", gshmem::info::version_line(),
                        "print the version, the number of the ABI and the level of NVSHMEM");
   CLI::Option* json = app.add_flag("--json", options.json, "print JSON");
-  app.add_flag(
-      "--job,!--no-job", options.job,
-      "join a job without a launcher as well (one PE, or as GSHMEM_BOOTSTRAP says), or only "
-      "look at this machine");
+  CLI::Option* job = app.add_flag_function(
+      "--job", [&](std::int64_t) { options.job = true; },
+      "join a job without a launcher as well: one PE, or as GSHMEM_BOOTSTRAP says");
+  app.add_flag_function(
+         "--no-job", [&](std::int64_t) { options.job = false; },
+         "join no job, also under a launcher: only look at this machine")
+      ->excludes(job);
   CLI::Option* markdown = app.add_flag("--markdown", options.markdown,
                                        "only the variables, as the tables in docs/variables.md")
                               ->excludes(json);
-  CLI::Option* doctor = app.add_flag(
-      "--doctor", options.doctor,
-      "check what keeps programs from starting or from the fast path: a line for what is good, "
-      "symptom, cause and fix for what is not; joins no job. Under a launcher one process of each "
-      "host prints.");
+  CLI::Option* doctor =
+      app.add_flag("--doctor", options.doctor,
+                   "check what keeps programs from starting or from the fast path: a line for what "
+                   "is good; symptom, cause and fix for what is not. It joins no job. Under a "
+                   "launcher one process of each host prints.");
   doctor->excludes(markdown);
-  app.add_flag("--list", options.list, "with --doctor: only the table of checks")->needs(doctor);
-  app.add_flag("--quiet", options.quiet, "with --doctor: only problems and hints")->needs(doctor);
   CLI::Option* names =
       app.add_option("name", options.names,
                      "only these variables; with --doctor: only these checks, by the names of "
                      "--list")
+          ->option_text("...")
           ->excludes(markdown);
-  CLI::Option* selftest = app.add_flag(
-      "--nic-selftest", options.selftest,
-      "try on the network card what only a card can confirm, and print a page about it (a "
-      "ConnectX; GSHMEM_NIC=soft: the NIC in software)");
+  declare_doctor(app, options, doctor);
+  CLI::Option* selftest =
+      app.add_flag("--nic-selftest", options.selftest,
+                   "test a ConnectX by a PE that sends to itself, and print a page to send back "
+                   "(docs/hardware.md). GSHMEM_NIC=soft tests the NIC in software.")
+          ->group("Tests of a network card");
   CLI::Option* proof = app.add_flag(
       "--gdr-proof", options.proof,
       "measure with GPUDirect RDMA on and off by turns, and say whether it works, or why it does "
-      "not: docs/gpudirect.md. Alone it makes two PEs; between two hosts: mpirun -np 2 gshmem-info "
-      "--gdr-proof");
+      "not (docs/gpudirect.md). Alone it makes two PEs. Between two hosts: mpirun -np 2 "
+      "gshmem-info --gdr-proof");
   selftest->excludes(json, markdown, doctor, names, proof);
   proof->excludes(markdown, doctor, names);
-  app.add_option("--page", options.page, "with --gdr-proof: also write one HTML page with plots")
-      ->needs(proof);
-  app.add_option("--repeats", options.plan.repeats, "with --gdr-proof: measurements of each side")
-      ->needs(proof)
-      ->check(CLI::Range(1, 1000))
-      ->capture_default_str();
-  app.add_option("--largest", options.largest_mib, "with --gdr-proof: the largest message, in MiB")
-      ->needs(proof)
-      ->check(CLI::Range(1, 1024))
-      ->capture_default_str();
+  declare_proof(app, options, proof);
+  constexpr std::size_t kColumns = 70;
+  for (CLI::Option* option : app.get_options()) {
+    option->description(wrapped(option->get_description(), kColumns));
+    // Errors name the options that exclude each other.
+    if (option->get_option_text().empty()) option->option_text(" ");
+  }
   app.footer(
-      "Exit status: 1 when a variable has a bad value, the job could not be joined, --doctor "
-      "found\nat least one problem (hints do not count), or a check of --nic-selftest failed; 2 "
-      "for a "
-      "wrong option. Of --gdr-proof: 0 GPUDirect RDMA works, 1 it does not, 2 it does not apply "
-      "or\ncould not be measured, also because of a bad variable, the launcher or the file of "
-      "--page.");
+      "Examples:\n"
+      "  gshmem-info --doctor                what is wrong on this machine, and how to mend it\n"
+      "  mpirun -np 4 gshmem-info            how the PEs of a job reach each other\n"
+      "  gshmem-info GSHMEM_SYMMETRIC_SIZE   one variable: its value, meaning and default\n\n"
+      "Exit status:\n"
+      "  0  all is well\n"
+      "  1  a variable has a bad value, the job could not be joined, --doctor found a problem\n"
+      "     (a hint is none), or a check of --nic-selftest failed\n"
+      "  2  a wrong option or name, or there is no card for --nic-selftest\n"
+      "  --gdr-proof: 0 it works, 1 it does not, 2 it does not apply or could not be measured");
 }
 
 /// PE 0 prints for the job; when the job could not start, the process with the launcher's rank 0
@@ -123,9 +172,14 @@ int print_variables(const Options& options) {
 
 int run_selftest() {
   using namespace gshmem;
+  const Config config = Config::from_env();
   // It provokes errors on purpose, and prints them itself.
   if (env_lookup("GSHMEM_LOG") == nullptr) log_configure(LogLevel::kNone, "");
-  const selftest::SelfTest test = selftest::test_nic(Config::from_env());
+  if (const std::string why = selftest::why_not(info::this_machine()); !why.empty()) {
+    std::fputs(selftest::as_text_without(why).c_str(), stdout);
+    return 2;
+  }
+  const selftest::SelfTest test = selftest::test_nic(config);
   std::fputs(selftest::as_text(test).c_str(), stdout);
   return test.good() ? 0 : 1;
 }
@@ -195,7 +249,7 @@ int run(const Options& options) {
 int main(int argc, char** argv) {
   Options options;
   CLI::App app(
-      "Prints version, build, every variable with its value and origin, GPUs and network cards.\n"
+      "Prints version, build, GPUs, network cards, and every variable with its value.\n"
       "Under a launcher it also joins the job, and PE 0 prints how each PE reaches the others.",
       "gshmem-info");
   declare(app, options);

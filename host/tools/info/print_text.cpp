@@ -22,10 +22,23 @@ void print_each(std::string& out, const std::vector<VariableReport>& variables) 
   }
 }
 
+/// Those that are set have their meanings, and the others their values alone.
 void print_variables(std::string& out, const Report& report) {
-  out += "\nVariables\n";
-  print_each(out, report.variables);
+  std::vector<VariableReport> set;
+  std::string others;
+  for (const VariableReport& variable : report.variables) {
+    if (!variable.entry.set_by.empty()) {
+      set.push_back(variable);
+    } else {
+      others += "  " + variable.entry.name + " = \"" + variable.entry.value + "\"\n";
+    }
+  }
+  out += "\nVariables that are set\n";
+  if (set.empty()) out += "  none\n";
+  print_each(out, set);
   for (const std::string& message : report.unknown_variables) out += "  WARNING: " + message + "\n";
+  if (!others.empty())
+    out += "\nVariables with their defaults (gshmem-info NAME has the meaning of one)\n" + others;
 }
 
 void print_gpus(std::string& out, const Report& report) {
@@ -113,9 +126,9 @@ std::string as_text(const Report& report) {
   for (const Fact& fact : report.build) {
     out += strprintf("  %-14s %s\n", fact.name.c_str(), fact.value.c_str());
   }
-  print_variables(out, report);
   print_gpus(out, report);
   print_nics(out, report);
+  print_variables(out, report);
   print_job(out, report);
   print_algorithms(out, report);
   return out;

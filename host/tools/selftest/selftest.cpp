@@ -1,6 +1,8 @@
 #include "host/tools/selftest/selftest.h"
 
 #include "host/runtime/gpu/gpu.h"
+#include "host/tools/doctor/checks.h"
+#include "host/tools/doctor/topology.h"
 #include "host/tools/selftest/bench.h"
 
 #include <gshmem/gshmem.h>
@@ -119,6 +121,19 @@ Config config_of(const Config& given) {
   config.ib_retry_count = std::min(config.ib_retry_count, 3);
   config.qps_per_pe = 1;
   return config;
+}
+
+std::string why_not(const info::Machine& machine) {
+  if (machine.config.nic == NicKind::kSoft || !info::mlx5_devices(machine).empty()) return "";
+  const info::Findings modules = info::check_rdma_modules(machine);
+  if (std::ranges::any_of(modules, &info::Finding::is_trouble)) return "";
+  return modules.front().text;
+}
+
+std::string as_text_without(const std::string& why) {
+  return std::string(GSHMEM_VENDOR_STRING) +
+         ", network card self-test\n\nIt does not apply to this machine: " + why +
+         ".\nGSHMEM_NIC=soft tests the NIC in software.\n";
 }
 
 bool SelfTest::good() const {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "host/base/config.h"
+#include "host/tools/doctor/machine.h"
 
 #include <string>
 #include <vector>
@@ -32,6 +33,10 @@ struct SelfTest {
 /// sends four times, and waits 67 ms to 268 ms each time (InfiniBand 9.7.6.1.3; 14 is 67 ms, and
 /// cards may take four times as long).
 [[nodiscard]] Config config_of(const Config& given);
+/// Returns why there is no card to test; empty where there is one, or the trouble of one.
+[[nodiscard]] std::string why_not(const info::Machine& machine);
+/// Returns the page that says so.
+[[nodiscard]] std::string as_text_without(const std::string& why);
 /// `config` selects the NIC (GSHMEM_NIC=soft, otherwise mlx5) and the ports.
 [[nodiscard]] SelfTest test_nic(const Config& config);
 [[nodiscard]] std::string as_text(const SelfTest& test);

@@ -63,20 +63,6 @@ Report full_report() {
 constexpr char kFullPage[] = R"page(gshmem
   version        1.2.3
 
-Variables
-  GSHMEM_A = "2" (environment)
-      how many; a number; the same on all PEs
-      default "1"
-  GSHMEM_B = "x" (environment)
-      what; any text
-      ERROR: GSHMEM_B is bad
-  GSHMEM_C = "y" (NVSHMEM_C)
-      which; any text
-      default "x"
-  GSHMEM_D = "(hidden)" (default)
-      a secret; any text
-  WARNING: GSHMEM_X is none
-
 GPUs
   0  GPU, 1.5 GiB, PCI 0000:01:00.0, GPU-a
   1  GPU, 0.0 GiB, PCI , GPU-b
@@ -87,6 +73,21 @@ GPUs
 
 RDMA network cards
   mlx5_0 port 2: Ethernet, DOWN, 100 Gb/sec
+
+Variables that are set
+  GSHMEM_A = "2" (environment)
+      how many; a number; the same on all PEs
+      default "1"
+  GSHMEM_B = "x" (environment)
+      what; any text
+      ERROR: GSHMEM_B is bad
+  GSHMEM_C = "y" (NVSHMEM_C)
+      which; any text
+      default "x"
+  WARNING: GSHMEM_X is none
+
+Variables with their defaults (gshmem-info NAME has the meaning of one)
+  GSHMEM_D = "(hidden)"
 
 Job
   PE 0: bootstrap pmix, host node7, GPU 0 (H, GPU-a)
@@ -218,12 +219,14 @@ TEST_CASE("a_page_has_everything_in_its_place") {
   Report report;
   report.no_gpus = "no driver";
   CHECK(as_text(report) ==
-        "gshmem\n\nVariables\n\nGPUs\n  none: no driver\n\nRDMA network cards\n  none\n");
+        "gshmem\n\nGPUs\n  none: no driver\n\nRDMA network cards\n  none\n\nVariables that are "
+        "set\n  "
+        "none\n");
   report.gpus = {gpu(0, "GPU-a", {true})};
   report.job_error = "no job";
   CHECK(as_text(report) ==
-        "gshmem\n\nVariables\n\nGPUs\n  0  GPU, 0.0 GiB, PCI , GPU-a\n\nRDMA network cards\n"
-        "  none\n\nJob\n  ERROR: no job\n");
+        "gshmem\n\nGPUs\n  0  GPU, 0.0 GiB, PCI , GPU-a\n\nRDMA network cards\n"
+        "  none\n\nVariables that are set\n  none\n\nJob\n  ERROR: no job\n");
 }
 
 TEST_CASE("json_has_every_member_in_its_place") {
