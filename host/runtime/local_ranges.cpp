@@ -52,10 +52,10 @@ void LocalRanges::add(const char* call, const void* addr, std::size_t bytes) {
 void LocalRanges::publish(const char* call, Range& range, std::size_t bytes) {
   abi::LocalRange* const row =
       std::find_if(rows_, rows_ + abi::kMaxLocal, [](const auto& each) { return each.end == 0; });
-  require(row != rows_ + abi::kMaxLocal, GSHMEMX_ERROR_OUT_OF_MEMORY,
-          strprintf("%s: %u ranges are registered, as many as there may be", call, abi::kMaxLocal));
   const void* const addr = reinterpret_cast<const void*>(range.begin);
   try {
+    require(row != rows_ + abi::kMaxLocal, GSHMEMX_ERROR_OUT_OF_MEMORY,
+            strprintf("%u other ranges are registered, and no more have keys", abi::kMaxLocal));
     nics_.add(addr, bytes, const_cast<abi::Be32*>(row->keys));
   } catch (const Error& error) {
     GSHMEM_LOG_LIMITED(LogLevel::kWarn,

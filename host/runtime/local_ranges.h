@@ -35,9 +35,9 @@ class LocalRanges {
   const abi::LocalTable* open(Nics nics, void* memory, ContextTable::DeviceMemory kernels);
 
   /// Registers memory whose end does not wrap around. A range that is registered is registered
-  /// anew, since other memory may have taken its place. That a NIC refuses memory is logged and no
-  /// error. Errors: GSHMEMX_ERROR_INVALID_VALUE if a part of it is registered;
-  /// GSHMEMX_ERROR_OUT_OF_MEMORY.
+  /// anew, since other memory may have taken its place. That a NIC refuses memory, or that all rows
+  /// are in use, is logged and no error. Errors: GSHMEMX_ERROR_INVALID_VALUE if a part of it is
+  /// registered.
   void add(const char* call, const void* addr, std::size_t bytes);
   /// Returns false if none begins there.
   [[nodiscard]] bool remove(const void* addr);

@@ -94,10 +94,10 @@ GSHMEM_EXPORT int gshmemx_set_attr_thread_args(gshmemx_thread_world_t* world, in
 // calling thread's PE.
 /// Registers `length` bytes at `addr`: host memory, or memory of a GPU. Call it again after other
 /// memory has been mapped there: a range that is registered is registered anew. No transfer from or
-/// to it may be pending then. If a NIC cannot access it, transfers work as without registration,
-/// and a warning has the reason. Returns a status: GSHMEMX_ERROR_INVALID_VALUE for null, no bytes,
-/// a length beyond the address space, memory in the symmetric heap, or memory of which a part is
-/// registered; GSHMEMX_ERROR_OUT_OF_MEMORY for more than 256 ranges in a job with a network.
+/// to it may be pending then. If a NIC cannot access it, or 256 other ranges are registered,
+/// transfers work as without registration, and a warning has the reason. Returns a status:
+/// GSHMEMX_ERROR_INVALID_VALUE for null, no bytes, a length beyond the address space, memory in the
+/// symmetric heap, or memory of which a part is registered.
 GSHMEM_EXPORT int gshmemx_buffer_register(void* addr, size_t length);
 /// Ends a registration by gshmemx_buffer_register, before the memory is freed; for another address
 /// returns GSHMEMX_ERROR_INVALID_VALUE. No transfer from or to it may be pending.
