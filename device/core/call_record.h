@@ -65,7 +65,8 @@ enum class CallKind : std::uint32_t {
   kCopy,           ///< dest, source, bytes: copies within this process
   kOrder,          ///< see host/runtime/execute_selftest.h, execute_order; returns 0, or late_word
   kNop,            ///< see execute_nop there; returns 1 when it has been processed
-  kTimed           ///< see execute_timed there; returns nanoseconds
+  kTimed           ///< see execute_timed there, and with blocks execute_timed_in_parts; returns
+                   ///< nanoseconds
 };
 
 /// A call record. Symmetric addresses are those of this PE, and in range. Fields that the kind does
@@ -91,7 +92,8 @@ struct Call {
   /// For transfers: when the call returns, the source may be reused, or the data has arrived here.
   std::uint32_t waits = 1;
   std::int32_t team = 0, cmp = 0;
-  std::int32_t blocks = 0;  ///< for lists in a stream: those that move the bytes; 0 = copy engine
+  /// Those that move the bytes. 0 = the copy engine, for lists in a stream, or one thread (kTimed).
+  std::int32_t blocks = 0;
 
   explicit Call(CallKind which, const char* api_name, int to_pe = -1)
       : kind(which), pe(to_pe), name(api_name) {}

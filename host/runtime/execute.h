@@ -264,6 +264,9 @@ GSHMEM_FN std::uint64_t execute(Coop coop, const State& state, const char* name,
     case CallKind::kInscan:
     case CallKind::kExscan:
       return static_cast<std::uint64_t>(execute_collective(coop, state, name, call));
+    case CallKind::kTimed:
+      if (call.blocks > 0) return execute_timed_in_parts(coop, state, call);
+      [[fallthrough]];
     default:
       return coop.thread_rank() == 0 ? execute_alone(state, name, call) : 0;
   }

@@ -100,4 +100,33 @@ GSHMEM_OUTLINE std::uint64_t execute_timed(const State& state, const Call& call)
   return now_ns() - begin;
 }
 
+struct BlockPart {
+  std::uint64_t at, bytes;
+};
+/// Returns which of `bytes` block `number` of `blocks` moves: whole units of 16. The last parts may
+/// be shorter, or empty.
+GSHMEM_FN constexpr BlockPart part_of_block(std::uint64_t bytes, std::uint32_t number,
+                                            std::uint32_t blocks) {
+  const std::uint64_t each = ((bytes + blocks - 1) / blocks + 15) / 16 * 16;
+  const std::uint64_t at = each * number < bytes ? each * number : bytes;
+  return {at, bytes - at < each ? bytes - at : each};
+}
+
+/// Measures how long the `blocks` blocks of a grid take for `operand` puts, of which each moves its
+/// part, and waits for all at the end. Returns the time of the calling block.
+template <class Coop>
+GSHMEM_OUTLINE std::uint64_t execute_timed_in_parts(Coop coop, const State& state,
+                                                    const Call& call) {
+  const BlockPart part =
+      part_of_block(call.bytes, block_number(), static_cast<std::uint32_t>(call.blocks));
+  char* const dest = static_cast<char*>(call.dest) + part.at;
+  const char* const source = static_cast<const char*>(call.source) + part.at;
+  const std::uint64_t begin = now_ns();
+  GSHMEM_NO_UNROLL
+  for (std::uint64_t i = 0; i < call.operand && part.bytes != 0; ++i)
+    put_nbi(coop, state, dest, source, part.bytes, call.pe);
+  quiet(coop, state);
+  return now_ns() - begin;
+}
+
 }  // namespace gshmem::device

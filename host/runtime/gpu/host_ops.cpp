@@ -16,6 +16,13 @@ namespace gshmem {
 using device::Call;
 using device::CallKind;
 
+namespace {
+
+/// Does a grid execute the call, of which each block moves a part?
+bool is_in_parts(const Call& call) { return call.kind == CallKind::kTimed && call.blocks > 0; }
+
+}  // namespace
+
 CudaHostOps::CudaHostOps(const CudaDriver& cuda, CUcontext context)
     : cuda_(cuda), context_(context) {
   // The stream is non-blocking: it must not wait for kernels that wait for this PE.
@@ -154,7 +161,8 @@ void CudaHostOps::launch(CUstream stream, const Call& call, const abi::DeviceSta
   device::copy_text(request.name, call.name, sizeof(request.name));
   abi::DeviceState of = state;
   void* parameters[] = {&of, &request};
-  GSHMEM_CU(&cuda_, cuLaunchKernel, kernel_, 1, 1, 1, threads, 1, 1, 0, stream, parameters,
+  const unsigned blocks = is_in_parts(call) ? static_cast<unsigned>(call.blocks) : 1;
+  GSHMEM_CU(&cuda_, cuLaunchKernel, kernel_, blocks, 1, 1, threads, 1, 1, 0, stream, parameters,
             nullptr);
 }
 
@@ -311,7 +319,7 @@ std::uint64_t CudaHostOps::serve(const Call& call) {
   std::uint64_t value = 0;
   guarded([&] {
     const abi::DeviceState& of = call.context ? *call.context : state_;
-    launch(stream_, call, of, word_, 1);
+    launch(stream_, call, of, word_, is_in_parts(call) ? kServiceThreads : 1);
     GSHMEM_CU(&cuda_, cuStreamSynchronize, stream_);
     value = *word_;
   });

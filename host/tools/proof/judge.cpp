@@ -158,6 +158,19 @@ std::optional<Cause> most_likely(unsigned signs, const Place& place, const std::
   return {};
 }
 
+std::string load_store_text(const Comparison& p2p) {
+  const Series *const most = p2p.fastest(), *const least = shortest(p2p);
+  const Pair moved = values_of(most), took = values_of(least);
+  if (!moved.known() || !took.known()) return "";
+  const auto change = [](const Pair& pair) { return change_text(pair.off, pair.on); };
+  return strprintf(
+      "load/store moves messages%s at %s GB/s, staging at %s (%s); a put%s takes %s us, "
+      "staged %s (%s)",
+      size_text(most).c_str(), digits(moved.on).c_str(), digits(moved.off).c_str(),
+      change(moved).c_str(), size_text(least).c_str(), digits(took.on).c_str(),
+      digits(took.off).c_str(), change(took).c_str());
+}
+
 Judgement judge(const Comparison& gdr, const Place& place) {
   if (!gdr.on.good()) return without_a_job(gdr, place);
   const Series* const fastest = gdr.fastest();

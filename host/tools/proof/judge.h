@@ -16,6 +16,8 @@ enum Sign : unsigned { kNoStart = 1, kSlow = 2, kLate = 4, kCpu = 8 };
 
 /// Without figures for "off" the share of the link alone decides, if it is high or low enough.
 [[nodiscard]] Judgement judge(const Comparison& gdr, const Place& place);
+/// Returns what load/store ("on") brings against staging ("off"); empty if either has no figures.
+[[nodiscard]] std::string load_store_text(const Comparison& p2p);
 /// Returns the first row of troubles.def that fits; nothing if none does.
 [[nodiscard]] std::optional<Cause> most_likely(unsigned signs, const Place& place,
                                                const std::string& figures);

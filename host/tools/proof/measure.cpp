@@ -55,10 +55,11 @@ double cpu_seconds() {
 /// PE 0 of a job, which sends to PE 1.
 class Sender {
  public:
-  Sender(Pe& pe, void* source, void* dest)
+  Sender(Pe& pe, void* source, void* dest, int blocks)
       : pe_(pe),
         source_(source),
         dest_(dest),
+        blocks_(blocks),
         modelled_(pe.config().nic == NicKind::kSoft && nic::soft_model_time().has_value()) {}
 
   [[nodiscard]] bool modelled() const { return modelled_; }
@@ -73,14 +74,14 @@ class Sender {
       case Quantity::kBandwidth: {
         const std::uint64_t most = plan.volume / series.bytes;
         const auto count = static_cast<unsigned>(std::clamp<std::uint64_t>(most, 1, 1024));
-        const Stamp took = stream(series.caller, series.bytes, count);
+        const Stamp took = stream(series.caller, series.bytes, count, blocks_);
         const double gigabytes = static_cast<double>(series.bytes) * count * 1e-9;
         figures.values.push_back(gigabytes / took.seconds);
         figures.cpu.push_back(took.cpu_seconds / gigabytes);
         break;
       }
       case Quantity::kRate: {
-        const Stamp took = stream(series.caller, series.bytes, plan.messages);
+        const Stamp took = stream(series.caller, series.bytes, plan.messages, 0);
         figures.values.push_back(plan.messages * 1e-6 / took.seconds);
         figures.cpu.push_back(took.cpu_seconds / (plan.messages * 1e-6));
         break;
@@ -111,9 +112,11 @@ class Sender {
   [[nodiscard]] Call put_of(std::size_t bytes) const {
     return Call::transfer(CallKind::kPut, kName, dest_, source_, bytes, 1, false);
   }
-  /// One thread of a kernel makes all calls (host/runtime/execute_selftest.h, execute_timed).
-  double seconds_on_gpu(std::size_t bytes, unsigned count, bool each_waits) {
+  /// One thread of a kernel makes all calls, or blocks of threads make each together
+  /// (host/runtime/execute_selftest.h, execute_timed and execute_timed_in_parts).
+  double seconds_on_gpu(std::size_t bytes, unsigned count, bool each_waits, int blocks) {
     Call call = put_of(bytes);
+    call.blocks = blocks;
     call.kind = CallKind::kTimed;
     call.cond = static_cast<std::uint64_t>(CallKind::kPut);
     call.operand = count;
@@ -127,8 +130,8 @@ class Sender {
       run(Call::quiet(kName));
     };
     if (caller == Caller::kGpu) {
-      (void)seconds_on_gpu(bytes, 1, true);
-      return seconds_on_gpu(bytes, calls, true) * 1e6 / calls;
+      (void)seconds_on_gpu(bytes, 1, true, 0);
+      return seconds_on_gpu(bytes, calls, true, 0) * 1e6 / calls;
     }
     once();
     const Stamp begin = now();
@@ -139,9 +142,9 @@ class Sender {
     return (now().seconds - begin.seconds) * 1e6 / calls;
   }
 
-  Stamp stream(Caller caller, std::size_t bytes, unsigned count) {
+  Stamp stream(Caller caller, std::size_t bytes, unsigned count, int blocks) {
     const auto all = [&](unsigned n) {
-      if (caller == Caller::kGpu) return seconds_on_gpu(bytes, n, false);
+      if (caller == Caller::kGpu) return seconds_on_gpu(bytes, n, false, blocks);
       for (unsigned i = 0; i < n; ++i) run(put_of(bytes));
       run(Call::quiet(kName));
       return 0.0;
@@ -164,6 +167,7 @@ class Sender {
 
   Pe& pe_;
   void *source_, *dest_;
+  int blocks_;
   bool modelled_;
 };
 
@@ -232,7 +236,7 @@ void measure_side(const Jobs& jobs, const Plan& plan, const Side& side, std::siz
   const PeOptions options{.config = side.config, .cuda_device_id = plan.gpu};
   side.leg.error = run_job(jobs, options, most, [&](Pe& pe, void* source, void* dest) {
     side.leg.network = network_of(pe);
-    Sender sender(pe, source, dest);
+    Sender sender(pe, source, dest, plan.blocks);
     result.modelled = sender.modelled();
     if (result.modelled && side.config.gdr == Switch::kOff)
       side.leg.network += "; staged through host memory, in the model";
@@ -247,6 +251,7 @@ void measure_side(const Jobs& jobs, const Plan& plan, const Side& side, std::siz
 Comparison compare_series(const Jobs& jobs, const Plan& plan, const Config& on, const Config& off,
                           std::vector<Series> series) {
   Comparison result;
+  result.blocks = plan.blocks;
   result.series = std::move(series);
   std::size_t most = sizeof(std::uint64_t);
   for (const Series& each : result.series) most = std::max(most, each.bytes);

@@ -19,7 +19,8 @@ struct Plan {
   int gpu = -1;  ///< CUDA device of both PEs; -1: each has one of its own, where there are two
   std::vector<std::size_t> latency_bytes{8, 64, 512, 4096};
   std::vector<std::size_t> bandwidth_bytes = bandwidth_sizes(64u << 20);
-  unsigned calls = 100;                 ///< for a latency
+  int blocks = 0;        ///< those of a kernel that move each large message; 0: one thread does
+  unsigned calls = 100;  ///< for a latency
   unsigned messages = 10'000;           ///< for a rate
   std::uint64_t volume = 256ull << 20;  ///< for a bandwidth: bytes, at least one message
 };

@@ -240,6 +240,8 @@ std::string as_page(const Proof& proof) {
     facts.emplace_back("repeats", strprintf("%d, on and off by turns", proof.repeats));
     facts.emplace_back("hosts",
                        proof.gdr.one_host ? "both PEs are on this host" : "one PE each on two");
+    if (const std::string threads = threads_text(proof.gdr); !threads.empty())
+      facts.emplace_back("GPU threads", threads);
   }
   if (proof.gdr.modelled) facts.emplace_back("times", "of a model (GSHNIC_COSTS), not of a card");
   facts.emplace_back("by", GSHMEM_VENDOR_STRING);

@@ -116,11 +116,9 @@ Json json_of(const Comparison& comparison) {
                       {"on", json_of(each.on)},
                       {"off", json_of(each.off)}});
   }
-  return {{"on", json_of(comparison.on)},
-          {"off", json_of(comparison.off)},
-          {"one_host", comparison.one_host},
-          {"modelled", comparison.modelled},
-          {"series", series}};
+  return {{"on", json_of(comparison.on)},    {"off", json_of(comparison.off)},
+          {"one_host", comparison.one_host}, {"modelled", comparison.modelled},
+          {"blocks", comparison.blocks},     {"series", series}};
 }
 
 Json json_of(const Criterion& criterion) {
@@ -145,6 +143,8 @@ std::string as_text(const Proof& proof) {
                                           gdr.one_host ? "both PEs are on this host"
                                                        : "the PEs are on two hosts",
                                           gdr.modelled ? "; times of a model (GSHNIC_COSTS)" : ""));
+    if (const std::string threads = threads_text(gdr); !threads.empty())
+      out += fact_line("GPU threads", threads);
     out += tables(gdr, "off", "on");
   }
   if (proof.gdrcopy)

@@ -54,6 +54,13 @@ std::string title_of(Quantity quantity) {
 
 std::string_view caller_name(Caller caller) { return caller == Caller::kGpu ? "GPU" : "host"; }
 
+std::string threads_text(const Comparison& comparison) {
+  if (comparison.caller() != Caller::kGpu) return "";
+  if (comparison.blocks == 0) return "one calls";
+  return strprintf("one calls; those of %d blocks move each message of a bandwidth",
+                   comparison.blocks);
+}
+
 std::string digits(double value) {
   if (value == 0) return "0";
   const int before = static_cast<int>(std::floor(std::log10(std::abs(value)))) + 1;

@@ -46,7 +46,8 @@ struct Leg {
 struct Comparison {
   Leg on, off;
   std::vector<Series> series;
-  int gpu = -1;  ///< CUDA device of PE 0
+  int gpu = -1;    ///< CUDA device of PE 0
+  int blocks = 0;  ///< see Plan
   bool modelled = false, one_host = true;
 
   /// Has a job started, or failed to?
@@ -109,6 +110,8 @@ struct Proof {
 /// Returns for example "latency, us".
 [[nodiscard]] std::string title_of(Quantity quantity);
 [[nodiscard]] std::string_view caller_name(Caller caller);
+/// Returns who calls on the GPU; empty if nobody does.
+[[nodiscard]] std::string threads_text(const Comparison& comparison);
 /// Returns three digits: "12.3", "0.123", "1,230" without the comma.
 [[nodiscard]] std::string digits(double value);
 /// Returns for example "+31 %", "12.5 times"; empty if a side is unknown.

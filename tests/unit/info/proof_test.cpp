@@ -2,6 +2,9 @@
 // proofs/NAME.case describes one by the lines of a TestMachine, by lines of GSHNIC_COSTS for what
 // the trouble does to the figures, and by limits of the process (ulimit). NAME is the row of
 // troubles.def that has to be named, or it begins with "sound" or "unknown".
+#include "bootstrap/bootstrap.h"
+#include "host/runtime/execute.h"
+#include "host/runtime/pe.h"
 #include "host/tools/doctor/doctor.h"
 #include "host/tools/proof/judge.h"
 #include "host/tools/proof/measure.h"
@@ -289,6 +292,62 @@ TEST_CASE("load_store_is_compared_with_a_network_by_the_clock") {
   CHECK(one.off.good());
   CHECK(one.series.at(0).on.values.empty());
   CHECK(one.series.at(0).off.values.size() == 2);
+}
+
+TEST_CASE("blocks_of_a_kernel_move_each_message_together") {
+  for (const std::uint64_t bytes : {1ul, 16ul, 1000ul, 65536ul, 3ul << 20}) {
+    for (const std::uint32_t blocks : {1u, 3u, 16u}) {
+      std::uint64_t end = 0;
+      for (std::uint32_t i = 0; i < blocks; ++i) {
+        const device::BlockPart part = device::part_of_block(bytes, i, blocks);
+        CHECK(part.at == end);
+        CHECK((part.at % 16 == 0 || part.bytes == 0));
+        end += part.bytes;
+      }
+      CHECK(end == bytes);
+    }
+  }
+  // This runs the blocks of a grid one after the other.
+  Config config = Config::from_env();
+  config.device = DeviceChoice::kCpu;
+  config.nic = NicKind::kNone;
+  config.symmetric_size = 1 << 20;
+  Pe pe(bootstrap::create_single(), PeOptions{.config = config});
+  constexpr std::size_t kBytes = 1000;
+  auto* const source = static_cast<char*>(pe.heap().allocate("test", kBytes, 4096, true));
+  auto* const dest = static_cast<char*>(pe.heap().allocate("test", kBytes, 4096, true));
+  std::fill_n(source, kBytes, 'x');
+  device::Call call =
+      device::Call::transfer(device::CallKind::kTimed, "test", dest, source, kBytes, 0, false);
+  call.cond = static_cast<std::uint64_t>(device::CallKind::kPut);
+  call.operand = 2;
+  call.blocks = 3;
+  for (int block = 0; block < call.blocks; ++block) {
+    const device::BlockPart part =
+        device::part_of_block(kBytes, static_cast<std::uint32_t>(block), 3);
+    CHECK(std::count(dest, dest + kBytes, 'x') == static_cast<std::ptrdiff_t>(part.at));
+    const device::HostLane lane{.block_rank = block, .grid_size = 3};
+    gshmemi_ambient()->lane = &lane;
+    (void)device::execute(device::Thread{}, pe.state(), "test", call);
+    gshmemi_ambient()->lane = nullptr;
+  }
+  CHECK(std::count(dest, dest + kBytes, 'x') == kBytes);
+}
+
+TEST_CASE("load_store_is_said_to_be_how_much_faster_than_staging") {
+  Comparison p2p =
+      comparison_of({.latency_off = 40, .latency_on = 1.2, .gb_s_off = 2, .gb_s_on = 340});
+  p2p.blocks = 16;
+  CHECK(load_store_text(p2p) ==
+        "load/store moves messages of 1 MiB at 340 GB/s, staging at 2.00 (170 times); a put of 8 "
+        "bytes takes 1.20 us, staged 40.0 (-97 %)");
+  Proof proof;
+  proof.gdr = p2p;
+  for (const std::string& shown : {as_text(proof), as_page(proof)})
+    CHECK_THAT(shown, Catch::Contains("those of 16 blocks move each message of a bandwidth"));
+  CHECK(json::parse(as_json(proof)).at("gdr").at("blocks") == 16);
+  p2p.series[1].off = {};
+  CHECK(load_store_text(p2p).empty());
 }
 
 TEST_CASE("a_verdict_follows_from_each_criterion") {
