@@ -325,8 +325,8 @@ def case_network(program):
     assert "to PE 1: network (soft); PE 1 (" in run(program, [], 0, **apart)
 
 
-def case_proof(program):
-    """Two processes prove GPUDirect RDMA, over the soft NIC with costs, and the first one prints the page."""
+def prove(program):
+    """Returns the page as JSON, over the soft NIC with costs."""
     with tempfile.TemporaryDirectory() as root:
         files = {"sys/bus/pci/devices/0000:04:00.0/vendor": "0x10de",
                  "sys/bus/pci/devices/0000:04:00.0/class": "0x030200",
@@ -338,15 +338,31 @@ def case_proof(program):
             os.makedirs(os.path.dirname(os.path.join(root, name)), exist_ok=True)
             with open(os.path.join(root, name), "w", encoding="ascii") as file:
                 file.write(text)
-        proof = json.loads(run(program, ["--gdr-proof", "--json", "--repeats", "2", "--largest", "1"], 0,
-                               CUDA_VISIBLE_DEVICES="", GSHMEM_NIC="soft", GSHMEM_TEST_ROOT=root,
-                               GSHNIC_COSTS=os.path.join(root, "costs")))
+        return json.loads(run(program, ["--gdr-proof", "--json", "--repeats", "2", "--largest", "1"], 0,
+                              CUDA_VISIBLE_DEVICES="", GSHMEM_NIC="soft", GSHMEM_TEST_ROOT=root,
+                              GSHNIC_COSTS=os.path.join(root, "costs")))
+
+
+def case_proof(program):
+    """Two processes prove GPUDirect RDMA, and the first one prints the page."""
+    proof = prove(program)
     assert proof["verdict"] == "works" and proof["link_GB_s"] == 10, proof
-    assert proof["gdr"]["one_host"] and proof["gdr"]["modelled"], proof
+    assert proof["gdr"]["one_host"] and proof["gdr"]["modelled"] and proof["all_pairs"] is None, proof
     for series in proof["gdr"]["series"]:
         assert len(series["on"]["values"]) == len(series["off"]["values"]) == 2, series
     share = next(c for c in proof["criteria"] if c["name"] == "share of the link")
     assert share["met"] and share["measured"].startswith(("88 %", "89 %", "90 %")), share
+
+
+def case_proof_pairs(program):
+    """Four processes are two pairs, each with a link of its own: together they have twice the bandwidth."""
+    proof = prove(program)
+    assert proof["verdict"] == "works" and proof["all_pairs"]["pairs"] == 2, proof
+    one, both = proof["all_pairs"]["series"]
+    assert (one["quantity"], both["quantity"]) == ("one_pair_GB_s", "all_pairs_GB_s"), proof
+    for side, most in (("on", 9), ("off", 4)):
+        assert 0.9 * most < one[side]["median"] <= most, (side, one)
+        assert 1.8 * most < both[side]["median"] <= 2 * most, (side, both)
 
 
 def case_fabric(program):

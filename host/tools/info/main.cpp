@@ -109,7 +109,7 @@ void declare(CLI::App& app, Options& options) {
       "--gdr-proof", options.proof,
       "measure with GPUDirect RDMA on and off by turns, and say whether it works, or why it does "
       "not (docs/gpudirect.md). Alone it makes two PEs. Between two hosts: mpirun -np 2 "
-      "gshmem-info --gdr-proof");
+      "gshmem-info --gdr-proof. With more processes, or GPUs, all pairs are measured at once, too");
   selftest->excludes(json, markdown, doctor, names, proof);
   proof->excludes(markdown, doctor, names);
   declare_proof(app, options, proof);

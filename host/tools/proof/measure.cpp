@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <chrono>
 #include <functional>
+#include <numeric>
 #include <thread>
 
 namespace gshmem::proof {
@@ -19,6 +20,9 @@ namespace {
 using device::Call, device::CallKind;
 
 constexpr char kName[] = "gshmem-info --gdr-proof";
+constexpr int kPair = 2;
+/// All pairs send so much more than one that their start at not quite the same time does not count.
+constexpr std::uint64_t kLonger = 4, kPairBytes = 4u << 20;
 
 /// A view of the launcher's bootstrap for one job of several.
 class Borrowed final : public bootstrap::Bootstrap {
@@ -42,6 +46,17 @@ class Borrowed final : public bootstrap::Bootstrap {
 struct Stamp {
   double seconds = 0, cpu_seconds = 0;
 };
+/// The time of one PE in a measurement by all.
+using Share = Stamp;
+
+/// Another PE has said that it has failed.
+struct OtherFailed : Error {
+  OtherFailed() : Error(GSHMEMX_ERROR_INTERNAL, "another PE has failed") {}
+};
+/// Returns on no PE before every PE has called it.
+void await_all(Pe& pe) {
+  if (pe.agree_status(kName, 0) != 0) throw OtherFailed();
+}
 
 double cpu_seconds() {
   rusage used{};
@@ -52,13 +67,14 @@ double cpu_seconds() {
   return seconds(used.ru_utime) + seconds(used.ru_stime);
 }
 
-/// PE 0 of a job, which sends to PE 1.
+/// A PE of a job, which sends to PE `target`; to none if that is -1.
 class Sender {
  public:
-  Sender(Pe& pe, void* source, void* dest, int blocks)
+  Sender(Pe& pe, void* source, void* dest, int target, int blocks)
       : pe_(pe),
         source_(source),
         dest_(dest),
+        target_(target),
         blocks_(blocks),
         modelled_(pe.config().nic == NicKind::kSoft && nic::soft_model_time().has_value()) {}
 
@@ -89,7 +105,29 @@ class Sender {
       case Quantity::kLoad:
         figures.values.push_back(load_us(plan.calls));
         break;
+      case Quantity::kOnePair:
+      case Quantity::kAllPairs:
+        break;  // take_share
     }
+  }
+
+  /// Collective. Sends `count` messages if it `sends`, while other PEs may send, too. Nothing is
+  /// under way at both ends, where the time of a model is read.
+  Share take_share(const Series& series, unsigned count, bool sends) {
+    if (sends) (void)stream(series.caller, series.bytes, 1, blocks_);
+    await_all(pe_);
+    const Stamp quiet = now();
+    await_all(pe_);
+    const Stamp begin = modelled_ ? quiet : now();
+    double seconds = 0;
+    if (sends) {
+      seconds = run_stream(series.caller, series.bytes, count, blocks_);
+      if (series.caller == Caller::kHost && !modelled_) seconds = now().seconds - begin.seconds;
+    }
+    await_all(pe_);
+    const Stamp end = now();
+    if (sends && modelled_) seconds = end.seconds - begin.seconds;
+    return {seconds, end.cpu_seconds - begin.cpu_seconds};
   }
 
  private:
@@ -110,7 +148,7 @@ class Sender {
     return answer;
   }
   [[nodiscard]] Call put_of(std::size_t bytes) const {
-    return Call::transfer(CallKind::kPut, kName, dest_, source_, bytes, 1, false);
+    return Call::transfer(CallKind::kPut, kName, dest_, source_, bytes, target_, false);
   }
   /// One thread of a kernel makes all calls, or blocks of threads make each together
   /// (host/runtime/execute_selftest.h, execute_timed and execute_timed_in_parts).
@@ -142,16 +180,17 @@ class Sender {
     return (now().seconds - begin.seconds) * 1e6 / calls;
   }
 
+  /// Returns the seconds on the GPU.
+  double run_stream(Caller caller, std::size_t bytes, unsigned count, int blocks) {
+    if (caller == Caller::kGpu) return seconds_on_gpu(bytes, count, false, blocks);
+    for (unsigned i = 0; i < count; ++i) run(put_of(bytes));
+    run(Call::quiet(kName));
+    return 0;
+  }
   Stamp stream(Caller caller, std::size_t bytes, unsigned count, int blocks) {
-    const auto all = [&](unsigned n) {
-      if (caller == Caller::kGpu) return seconds_on_gpu(bytes, n, false, blocks);
-      for (unsigned i = 0; i < n; ++i) run(put_of(bytes));
-      run(Call::quiet(kName));
-      return 0.0;
-    };
-    all(1);
+    (void)run_stream(caller, bytes, 1, blocks);
     const Stamp begin = now();
-    const double on_gpu = all(count);
+    const double on_gpu = run_stream(caller, bytes, count, blocks);
     const Stamp end = now();
     return {caller == Caller::kGpu ? on_gpu : end.seconds - begin.seconds,
             end.cpu_seconds - begin.cpu_seconds};
@@ -167,7 +206,7 @@ class Sender {
 
   Pe& pe_;
   void *source_, *dest_;
-  int blocks_;
+  int target_, blocks_;
   bool modelled_;
 };
 
@@ -177,10 +216,11 @@ struct Side {
   Figures Series::*figures;
 };
 
-/// Runs one PE of a job. `work` is called on PE 0, with all PEs there.
+using Work = std::function<void(Pe&, void* source, void* dest)>;
+
+/// Runs one PE of a job. `work` is called on all PEs, with all of them there.
 void take_part(std::unique_ptr<bootstrap::Bootstrap> boot, const PeOptions& options,
-               std::size_t bytes, const std::function<void(Pe&, void* source, void* dest)>& work) {
-  const bool first = boot->rank() == 0;
+               std::size_t bytes, const Work& work) {
   Pe pe(std::move(boot), options);
   void* const source = pe.heap().allocate(kName, bytes, 4096, true);
   void* const dest = pe.heap().allocate(kName, bytes, 4096, true);
@@ -188,12 +228,12 @@ void take_part(std::unique_ptr<bootstrap::Bootstrap> boot, const PeOptions& opti
           "the heap is too small for the largest message");
   (void)pe.agree_status(kName, 0);
   std::string error;
-  if (first) {
-    try {
-      work(pe, source, dest);
-    } catch (const std::exception& caught) {
-      error = caught.what();
-    }
+  try {
+    work(pe, source, dest);
+  } catch (const OtherFailed&) {
+    throw;  // that one takes part in no more agreement
+  } catch (const std::exception& caught) {
+    error = caught.what();
   }
   // A PE with a fault takes part in no agreement, which the other one is told.
   int status = 0;
@@ -202,14 +242,14 @@ void take_part(std::unique_ptr<bootstrap::Bootstrap> boot, const PeOptions& opti
   } catch (const Error& caught) {
     if (error.empty()) error = caught.what();
   }
-  if (error.empty() && status != 0) error = "PE 0 has failed";
+  if (error.empty() && status != 0) throw OtherFailed();
   require(error.empty(), GSHMEMX_ERROR_INTERNAL, error);
 }
 
 /// Runs the PEs of this process. Returns the error of the first that has one, or an empty text.
-std::string run_job(const Jobs& jobs, const PeOptions& options, std::size_t bytes,
-                    const std::function<void(Pe&, void*, void*)>& work) {
-  auto boots = jobs.next(options.config.bootstrap_timeout);
+std::string run_job(const Jobs& jobs, int pes, const PeOptions& options, std::size_t bytes,
+                    const Work& work) {
+  auto boots = jobs.next(options.config.bootstrap_timeout, pes);
   std::vector<std::string> errors(boots.size());
   const auto one = [&](std::size_t index) {
     try {
@@ -226,25 +266,102 @@ std::string run_job(const Jobs& jobs, const PeOptions& options, std::size_t byte
   return found == errors.end() ? "" : *found;
 }
 
+/// For the work of a job that PE 0 does.
+Work by_first(const Work& work) {
+  return [work](Pe& pe, void* source, void* dest) {
+    if (pe.state().my_pe == 0) work(pe, source, dest);
+  };
+}
+
 std::string network_of(const Pe& pe) {
   return pe.network().in_use() ? pe.network().text() : "load/store";
 }
 
+/// Notes of PE 0 what is measured.
+void describe(Pe& pe, const Sender& sender, const Side& side, Comparison& result) {
+  side.leg.network = network_of(pe);
+  result.modelled = sender.modelled();
+  if (result.modelled && side.config.gdr == Switch::kOff)
+    side.leg.network += "; staged through host memory, in the model";
+  if (sender.on_gpu()) result.gpu = pe.gpu()->device();
+}
+
 void measure_side(const Jobs& jobs, const Plan& plan, const Side& side, std::size_t most,
                   Comparison& result) {
-  if (!side.leg.error.empty()) return;
   const PeOptions options{.config = side.config, .cuda_device_id = plan.gpu};
-  side.leg.error = run_job(jobs, options, most, [&](Pe& pe, void* source, void* dest) {
-    side.leg.network = network_of(pe);
-    Sender sender(pe, source, dest, plan.blocks);
-    result.modelled = sender.modelled();
-    if (result.modelled && side.config.gdr == Switch::kOff)
-      side.leg.network += "; staged through host memory, in the model";
-    if (sender.on_gpu()) result.gpu = pe.gpu()->device();
-    for (Series& series : result.series) {
-      if (series.caller == Caller::kHost || sender.on_gpu())
-        sender.measure(plan, series, series.*side.figures);
+  const int target = jobs.targets(kPair)[0];
+  side.leg.error =
+      run_job(jobs, kPair, options, most, by_first([&](Pe& pe, void* source, void* dest) {
+                Sender sender(pe, source, dest, target, plan.blocks);
+                describe(pe, sender, side, result);
+                for (Series& series : result.series) {
+                  if (series.caller == Caller::kHost || sender.on_gpu())
+                    sender.measure(plan, series, series.*side.figures);
+                }
+              }));
+}
+
+/// Fills the figures of one repeat: what all senders have sent, while the slowest of them did.
+void add_shares(const Series& series, unsigned count, const Comparison& result,
+                const std::vector<Share>& shares, Figures& figures) {
+  const int senders = series.quantity == Quantity::kAllPairs ? result.pairs : 1;
+  const double gigabytes = static_cast<double>(series.bytes) * count * senders * 1e-9;
+  Share whole;
+  for (const Share& share : shares) {
+    whole.seconds = std::max(whole.seconds, share.seconds);
+    whole.cpu_seconds += share.cpu_seconds;
+  }
+  figures.values.push_back(gigabytes / whole.seconds);
+  figures.cpu.push_back(whole.cpu_seconds / gigabytes);
+}
+
+void measure_pairs(const Jobs& jobs, const Plan& plan, int pes, const Side& side, std::size_t bytes,
+                   Comparison& result) {
+  const PeOptions options{.config = side.config, .cuda_device_id = plan.gpu};
+  const std::vector<int> targets = jobs.targets(pes);
+  const std::uint64_t most = kLonger * plan.volume / bytes;
+  const auto count = static_cast<unsigned>(std::clamp<std::uint64_t>(most, 1, 4096));
+  // The first index is the PE of this process, the second the series.
+  std::vector<std::vector<Share>> shares(static_cast<std::size_t>(pes));
+  side.leg.error = run_job(jobs, pes, options, bytes, [&](Pe& pe, void* source, void* dest) {
+    const auto me = static_cast<std::size_t>(pe.state().my_pe);
+    Sender sender(pe, source, dest, targets[me], plan.blocks);
+    if (me == 0) describe(pe, sender, side, result);
+    for (const Series& series : result.series) {
+      const bool all = series.quantity == Quantity::kAllPairs;
+      const bool counts = series.caller == Caller::kHost || sender.on_gpu();
+      const bool sends = targets[me] >= 0 && (all || me == 0);
+      shares[me].push_back(counts ? sender.take_share(series, count, sends) : Share());
     }
+  });
+  if (!jobs.all(side.leg.error.empty())) {
+    if (side.leg.error.empty()) side.leg.error = OtherFailed().what();
+    return;
+  }
+  for (std::size_t i = 0; i < result.series.size(); ++i) {
+    std::vector<Share> all;
+    for (std::size_t pe = 0; pe < shares.size(); ++pe) {
+      // The clock of a process has the CPU time of all its PEs.
+      if (pe > 0 && jobs.one_process()) shares[pe][i].cpu_seconds = 0;
+      if (!shares[pe].empty()) all.push_back(shares[pe][i]);
+    }
+    if (!jobs.one_process()) all = jobs.gather(all.at(0));
+    Series& series = result.series[i];
+    if (all[0].seconds > 0) add_shares(series, count, result, all, series.*side.figures);
+  }
+}
+
+/// Runs both sides in each repeat, until one has failed.
+void take_turns(const Plan& plan, const Config& on, const Config& off, Comparison& result,
+                const std::function<void(const Side&)>& measure) {
+  const Side sides[] = {{on, result.on, &Series::on}, {off, result.off, &Series::off}};
+  for (int repeat = 0; repeat < plan.repeats; ++repeat) {
+    // Neither side is always the first one.
+    for (const int turn : {repeat % 2, 1 - repeat % 2})
+      if (sides[turn].leg.error.empty()) measure(sides[turn]);
+  }
+  std::erase_if(result.series, [](const Series& each) {
+    return each.on.values.empty() && each.off.values.empty();
   });
 }
 
@@ -255,15 +372,8 @@ Comparison compare_series(const Jobs& jobs, const Plan& plan, const Config& on, 
   result.series = std::move(series);
   std::size_t most = sizeof(std::uint64_t);
   for (const Series& each : result.series) most = std::max(most, each.bytes);
-  const Side sides[] = {{on, result.on, &Series::on}, {off, result.off, &Series::off}};
-  for (int repeat = 0; repeat < plan.repeats; ++repeat) {
-    // Neither side is always the first one.
-    for (const int turn : {repeat % 2, 1 - repeat % 2})
-      measure_side(jobs, plan, sides[turn], most, result);
-  }
-  std::erase_if(result.series, [](const Series& each) {
-    return each.on.values.empty() && each.off.values.empty();
-  });
+  take_turns(plan, on, off, result,
+             [&](const Side& side) { measure_side(jobs, plan, side, most, result); });
   return result;
 }
 
@@ -286,34 +396,55 @@ std::vector<std::size_t> bandwidth_sizes(std::size_t largest) {
   return sizes;
 }
 
+std::vector<int> targets_of(const std::vector<std::size_t>& hosts) {
+  std::vector<std::size_t> seen, order(hosts.size());
+  for (const std::size_t host : hosts)
+    if (std::ranges::find(seen, host) == seen.end()) seen.push_back(host);
+  std::iota(order.begin(), order.end(), 0);
+  std::ranges::stable_sort(
+      order, {}, [&](std::size_t pe) { return std::ranges::find(seen, hosts[pe]) - seen.begin(); });
+  std::vector<int> targets(hosts.size(), -1);
+  const std::size_t pairs = hosts.size() / 2;
+  for (std::size_t i = 0; i < pairs; ++i) targets[order[i]] = static_cast<int>(order[pairs + i]);
+  return targets;
+}
+
 Jobs::Jobs(const Config& config, bool launched) {
   if (!launched) return;
   base_ = bootstrap::create(config);
   const int size = base_->size();
   if (size == 1) base_ = nullptr;
-  require(size <= 2, GSHMEMX_ERROR_NOT_SUPPORTED,
-          strprintf("%s: %d processes; start one, or two on the hosts to compare", kName, size));
+  require(size == 1 || size % 2 == 0, GSHMEMX_ERROR_NOT_SUPPORTED,
+          strprintf("%s: %d processes; start one, or an even number", kName, size));
   if (base_ == nullptr) return;
-  one_host_ = alike(control::host_identity());
+  hosts_ = gather(std::hash<std::string>{}(control::host_identity()));
+  const std::size_t mine = hosts_[static_cast<std::size_t>(base_->rank())];
+  one_host_ = std::ranges::count(hosts_, mine) == size;
+  local_rank_ =
+      static_cast<std::size_t>(std::count(hosts_.begin(), hosts_.begin() + base_->rank(), mine));
 }
 Jobs::~Jobs() = default;
 
 bool Jobs::is_first() const { return one_process() || base_->rank() == 0; }
 
 bool Jobs::alike(const std::string& mine) const {
-  if (one_process()) return true;
-  const std::vector<std::size_t> texts = allgather(*base_, std::hash<std::string>{}(mine));
-  return texts[0] == texts[1];
+  const std::vector<std::size_t> texts = gather(std::hash<std::string>{}(mine));
+  return std::ranges::count(texts, texts[0]) == std::ssize(texts);
 }
 
-bool Jobs::all(bool mine) const {
-  if (one_process()) return mine;
-  const std::vector<int> answers = allgather(*base_, mine ? 1 : 0);
-  return std::ranges::count(answers, 0) == 0;
+bool Jobs::all(bool mine) const { return std::ranges::count(gather(mine ? 1 : 0), 0) == 0; }
+
+int Jobs::pes_of_all(std::size_t gpus) const {
+  return one_process() ? static_cast<int>(gpus / 2 * 2) : base_->size();
 }
 
-std::vector<std::unique_ptr<bootstrap::Bootstrap>> Jobs::next(double timeout) const {
-  if (one_process()) return bootstrap::create_threads(2, timeout);
+std::vector<int> Jobs::targets(int pes) const {
+  if (one_process()) return targets_of(std::vector<std::size_t>(static_cast<std::size_t>(pes)));
+  return targets_of(hosts_);
+}
+
+std::vector<std::unique_ptr<bootstrap::Bootstrap>> Jobs::next(double timeout, int pes) const {
+  if (one_process()) return bootstrap::create_threads(pes, timeout);
   std::vector<std::unique_ptr<bootstrap::Bootstrap>> mine;
   mine.push_back(std::make_unique<Borrowed>(*base_));
   return mine;
@@ -340,8 +471,8 @@ Leg start_once(const Jobs& jobs, const Plan& plan, const Config& config) {
   Leg leg;
   const std::size_t most = std::ranges::max(plan.bandwidth_bytes);
   const PeOptions options{.config = of_size(config, most), .cuda_device_id = plan.gpu};
-  leg.error =
-      run_job(jobs, options, most, [&](Pe& pe, void*, void*) { leg.network = network_of(pe); });
+  leg.error = run_job(jobs, kPair, options, most,
+                      by_first([&](Pe& pe, void*, void*) { leg.network = network_of(pe); }));
   return leg;
 }
 
@@ -358,6 +489,22 @@ Comparison compare(const Jobs& jobs, const Plan& plan, const Config& on, const C
   }
   const std::size_t most = std::ranges::max(plan.bandwidth_bytes);
   return compare_series(jobs, plan, of_size(on, most), of_size(off, most), std::move(series));
+}
+
+Comparison compare_pairs(const Jobs& jobs, const Plan& plan, int pes, const Config& on,
+                         const Config& off) {
+  const std::size_t bytes =
+      std::min<std::size_t>(kPairBytes, std::ranges::max(plan.bandwidth_bytes));
+  Comparison result;
+  result.blocks = plan.blocks;
+  result.pairs = pes / 2;
+  for (const Caller caller : {Caller::kHost, Caller::kGpu})
+    for (const Quantity quantity : {Quantity::kOnePair, Quantity::kAllPairs})
+      result.series.push_back(
+          {.quantity = quantity, .caller = caller, .bytes = bytes, .on = {}, .off = {}});
+  take_turns(plan, of_size(on, bytes), of_size(off, bytes), result,
+             [&](const Side& side) { measure_pairs(jobs, plan, pes, side, bytes, result); });
+  return result;
 }
 
 Comparison compare_loads(const Jobs& jobs, const Plan& plan, const Config& on, const Config& off) {

@@ -1,5 +1,6 @@
-// Takes the figures of gshmem-info --gdr-proof: jobs of two PEs with either setting in turn, so
-// that whatever changes on the machine meanwhile meets both. Included by prove.cpp and the tests.
+// Takes the figures of gshmem-info --gdr-proof: jobs of a pair of PEs, or of several, with either
+// setting in turn, so that whatever changes on the machine meanwhile meets both. Included by
+// prove.cpp and the tests.
 #pragma once
 
 #include "bootstrap/bootstrap.h"
@@ -25,28 +26,47 @@ struct Plan {
   std::uint64_t volume = 256ull << 20;  ///< for a bandwidth: bytes, at least one message
 };
 
-/// Where the two PEs are: this process makes both, or a launcher has started two.
+/// Returns for each PE the one that it sends to, or -1: host by host, the first half of the PEs
+/// sends to the second. `hosts` names the host of each PE, whose number is even.
+[[nodiscard]] std::vector<int> targets_of(const std::vector<std::size_t>& hosts);
+
+/// Where the PEs are: this process makes all, or a launcher has started one process for each.
 class Jobs {
  public:
   /// Collective over a launcher's processes. Errors: those of bootstrap::create,
-  /// GSHMEMX_ERROR_NOT_SUPPORTED for more than two.
+  /// GSHMEMX_ERROR_NOT_SUPPORTED for an odd number of several.
   explicit Jobs(const Config& config, bool launched);
   ~Jobs();
   Jobs(const Jobs&) = delete;
-  /// PE 0 has the figures, and the other process of a launcher has none.
+  /// PE 0 has the figures, and other processes of a launcher have none.
   [[nodiscard]] bool is_first() const;
   [[nodiscard]] bool one_process() const { return base_ == nullptr; }
   [[nodiscard]] bool one_host() const { return one_host_; }
+  /// Returns the number of this process among those of its host.
+  [[nodiscard]] std::size_t local_rank() const { return local_rank_; }
+  /// Returns how many PEs a job of all pairs has, if this process sees `gpus` GPUs.
+  [[nodiscard]] int pes_of_all(std::size_t gpus) const;
+  /// Returns targets_of the PEs of a job.
+  [[nodiscard]] std::vector<int> targets(int pes) const;
   /// Collective: is the text the same in all processes?
   [[nodiscard]] bool alike(const std::string& mine) const;
   /// Collective: is it so in all processes?
   [[nodiscard]] bool all(bool mine) const;
-  /// Returns the bootstraps of the PEs of this process, for one more job.
-  [[nodiscard]] std::vector<std::unique_ptr<bootstrap::Bootstrap>> next(double timeout) const;
+  /// Collective: returns those of all processes, in the order of their ranks.
+  template <class T>
+  [[nodiscard]] std::vector<T> gather(const T& mine) const {
+    return one_process() ? std::vector<T>{mine} : allgather(*base_, mine);
+  }
+  /// Returns the bootstraps of the PEs of this process, for one more job. Under a launcher a job
+  /// has a PE for each process, otherwise `pes`.
+  [[nodiscard]] std::vector<std::unique_ptr<bootstrap::Bootstrap>> next(double timeout,
+                                                                        int pes) const;
 
  private:
-  std::unique_ptr<bootstrap::Bootstrap> base_;  ///< null: both PEs are threads of this process
+  std::unique_ptr<bootstrap::Bootstrap> base_;  ///< null: the PEs are threads of this process
+  std::vector<std::size_t> hosts_;              ///< of a launcher's processes
   bool one_host_ = true;
+  std::size_t local_rank_ = 0;
 };
 
 /// Returns the settings of both sides: the PEs reach each other by the network only, errors end
@@ -59,10 +79,15 @@ class Jobs {
 /// Collective. Starts one job as compare does, and measures nothing.
 [[nodiscard]] Leg start_once(const Jobs& jobs, const Plan& plan, const Config& config);
 
-/// Collective. What fails on one side is its leg's error; then the other side is measured alone.
+/// Collective. PE 0 sends. What fails on one side is its leg's error; then the other side is
+/// measured alone.
 [[nodiscard]] Comparison compare(const Jobs& jobs, const Plan& plan, const Config& on,
                                  const Config& off);
-/// Collective: the same for words of a heap on a GPU that host threads load, as their waits do.
+/// Collective: bandwidth of the first pair alone, and of all at once, in jobs of `pes` PEs. CPU
+/// time is that of all processes.
+[[nodiscard]] Comparison compare_pairs(const Jobs& jobs, const Plan& plan, int pes,
+                                       const Config& on, const Config& off);
+/// Collective: as compare, for words of a heap on a GPU that host threads load, as their waits do.
 [[nodiscard]] Comparison compare_loads(const Jobs& jobs, const Plan& plan, const Config& on,
                                        const Config& off);
 

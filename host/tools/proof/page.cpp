@@ -224,6 +224,15 @@ std::string leg_text(const Leg& leg) {
   return leg.error.empty() ? leg.network : "not measured: " + leg.error;
 }
 
+/// A table of its own, and what was not measured for it.
+std::string beside(const std::string& title, const Comparison& comparison) {
+  std::vector<std::pair<std::string, std::string>> failures;
+  for (const auto& [name, leg] :
+       {std::pair{"on", &comparison.on}, std::pair{"off", &comparison.off}})
+    if (!leg->error.empty()) failures.emplace_back(name, leg_text(*leg));
+  return figures_table(title, comparison) + pairs(failures);
+}
+
 }  // namespace
 
 std::string as_page(const Proof& proof) {
@@ -247,13 +256,8 @@ std::string as_page(const Proof& proof) {
   facts.emplace_back("by", GSHMEM_VENDOR_STRING);
   out += "<h2>Measured on</h2>\n" + pairs(facts);
   if (!proof.gdr.series.empty()) out += figures_table("Figures", proof.gdr);
-  if (proof.gdrcopy) {
-    std::vector<std::pair<std::string, std::string>> failures;
-    for (const auto& [name, leg] :
-         {std::pair{"on", &proof.gdrcopy->on}, std::pair{"off", &proof.gdrcopy->off}})
-      if (!leg->error.empty()) failures.emplace_back(name, leg_text(*leg));
-    out += figures_table("GDRCopy", *proof.gdrcopy) + pairs(failures);
-  }
+  if (proof.gdrcopy) out += beside("GDRCopy", *proof.gdrcopy);
+  if (proof.all_pairs) out += beside(pairs_title(*proof.all_pairs), *proof.all_pairs);
   return out + "</body></html>\n";
 }
 

@@ -40,8 +40,8 @@ std::string heading(const std::string& title, const char* off, const char* on) {
 /// A table for each quantity that was measured, and one for the CPU.
 std::string tables(const Comparison& comparison, const char* off, const char* on) {
   std::string out, cpu;
-  for (const Quantity quantity :
-       {Quantity::kLatency, Quantity::kBandwidth, Quantity::kRate, Quantity::kLoad}) {
+  for (const Quantity quantity : {Quantity::kLatency, Quantity::kBandwidth, Quantity::kRate,
+                                  Quantity::kLoad, Quantity::kOnePair, Quantity::kAllPairs}) {
     std::string lines;
     for (const Series& series : comparison.series) {
       if (series.quantity != quantity) continue;
@@ -107,7 +107,8 @@ Json json_of(const Leg& leg) {
 }
 
 Json json_of(const Comparison& comparison) {
-  constexpr const char* kWords[] = {"latency_us", "bandwidth_GB_s", "rate_M_s", "load_us"};
+  constexpr const char* kWords[] = {"latency_us", "bandwidth_GB_s", "rate_M_s",
+                                    "load_us",    "one_pair_GB_s",  "all_pairs_GB_s"};
   Json series = Json::array();
   for (const Series& each : comparison.series) {
     series.push_back({{"quantity", kWords[static_cast<std::size_t>(each.quantity)]},
@@ -116,9 +117,13 @@ Json json_of(const Comparison& comparison) {
                       {"on", json_of(each.on)},
                       {"off", json_of(each.off)}});
   }
-  return {{"on", json_of(comparison.on)},    {"off", json_of(comparison.off)},
-          {"one_host", comparison.one_host}, {"modelled", comparison.modelled},
-          {"blocks", comparison.blocks},     {"series", series}};
+  return {{"on", json_of(comparison.on)},
+          {"off", json_of(comparison.off)},
+          {"one_host", comparison.one_host},
+          {"modelled", comparison.modelled},
+          {"blocks", comparison.blocks},
+          {"pairs", comparison.pairs},
+          {"series", series}};
 }
 
 Json json_of(const Criterion& criterion) {
@@ -149,6 +154,9 @@ std::string as_text(const Proof& proof) {
   }
   if (proof.gdrcopy)
     out += "\nGDRCopy\n" + failures(*proof.gdrcopy) + tables(*proof.gdrcopy, "off", "on");
+  if (proof.all_pairs)
+    out += "\n" + pairs_title(*proof.all_pairs) + "\n" + failures(*proof.all_pairs) +
+           tables(*proof.all_pairs, "off", "on");
   return out + criteria_text(proof.judgement);
 }
 
@@ -165,6 +173,7 @@ std::string as_json(const Proof& proof) {
                {"repeats", proof.repeats},
                {"facts", Json::object()},
                {"gdrcopy", nullptr},
+               {"all_pairs", nullptr},
                {"link_GB_s", proof.place.link_gb_s}};
   if (judgement.cause) {
     json["cause"] = {{"row", judgement.cause->name},
@@ -176,6 +185,7 @@ std::string as_json(const Proof& proof) {
   for (const auto& [name, text] : proof.place.facts) json["facts"][name] = text;
   json["gdr"] = json_of(proof.gdr);
   if (proof.gdrcopy) json["gdrcopy"] = json_of(*proof.gdrcopy);
+  if (proof.all_pairs) json["all_pairs"] = json_of(*proof.all_pairs);
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 

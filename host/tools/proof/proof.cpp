@@ -47,12 +47,16 @@ Caller Comparison::caller() const {
 }
 
 std::string title_of(Quantity quantity) {
-  constexpr const char* kTitles[] = {"latency, us", "bandwidth, GB/s", "rate, M/s",
-                                     "load of a word, us"};
+  constexpr const char* kTitles[] = {"latency, us",        "bandwidth, GB/s", "rate, M/s",
+                                     "load of a word, us", "one pair, GB/s",  "all pairs, GB/s"};
   return kTitles[static_cast<std::size_t>(quantity)];
 }
 
 std::string_view caller_name(Caller caller) { return caller == Caller::kGpu ? "GPU" : "host"; }
+
+std::string pairs_title(const Comparison& all_pairs) {
+  return strprintf("All %d pairs at once", all_pairs.pairs);
+}
 
 std::string threads_text(const Comparison& comparison) {
   if (comparison.caller() != Caller::kGpu) return "";

@@ -14,8 +14,9 @@
 
 namespace gshmem::proof {
 
-/// Microseconds, 10^9 bytes per second, 10^6 messages per second, microseconds.
-enum class Quantity { kLatency, kBandwidth, kRate, kLoad };
+/// Microseconds, 10^9 bytes per second, 10^6 messages per second, microseconds; 10^9 bytes per
+/// second of one pair while the others wait, and of all together.
+enum class Quantity { kLatency, kBandwidth, kRate, kLoad, kOnePair, kAllPairs };
 enum class Caller { kHost, kGpu };
 
 /// One value per repeat. `cpu` are CPU seconds for 10^9 bytes, or for 10^6 messages; empty: not
@@ -37,7 +38,7 @@ struct Series {
   Figures on, off;
 };
 
-/// One side of a comparison, as a job of two PEs.
+/// One side of a comparison, as a job.
 struct Leg {
   std::string network;  ///< its consumer and port; empty: no job has started
   std::string error;    ///< the first reason why it was not measured in each repeat
@@ -48,6 +49,7 @@ struct Comparison {
   std::vector<Series> series;
   int gpu = -1;    ///< CUDA device of PE 0
   int blocks = 0;  ///< see Plan
+  int pairs = 1;   ///< of PEs that send and receive
   bool modelled = false, one_host = true;
 
   /// Has a job started, or failed to?
@@ -100,6 +102,7 @@ struct Proof {
   Place place;
   Comparison gdr;
   std::optional<Comparison> gdrcopy;
+  std::optional<Comparison> all_pairs;  ///< where there are several
   Judgement judgement;
 };
 [[nodiscard]] std::string as_text(const Proof& proof);
@@ -110,6 +113,8 @@ struct Proof {
 /// Returns for example "latency, us".
 [[nodiscard]] std::string title_of(Quantity quantity);
 [[nodiscard]] std::string_view caller_name(Caller caller);
+/// Returns for example "All 4 pairs at once".
+[[nodiscard]] std::string pairs_title(const Comparison& all_pairs);
 /// Returns who calls on the GPU; empty if nobody does.
 [[nodiscard]] std::string threads_text(const Comparison& comparison);
 /// Returns three digits: "12.3", "0.123", "1,230" without the comma.

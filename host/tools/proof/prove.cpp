@@ -19,16 +19,30 @@ Config with_gdr(Config config, Switch gdr) {
 /// service kernel has 512 (docs/figures/2026-11-h200.md).
 constexpr int kBlocks = 16;
 
+/// Compares all pairs, each PE with a GPU and the NICs nearest to it, where there are several.
+std::optional<Comparison> compare_all(const info::Machine& machine, const Jobs& jobs, Plan plan,
+                                      const Config& on, const Config& off) {
+  const int pes = jobs.pes_of_all(info::gpus(machine).size());
+  if (pes < 4) return {};
+  plan.gpu = -1;
+  Comparison pairs = compare_pairs(jobs, plan, pes, on, off);
+  pairs.one_host = jobs.one_host();
+  return pairs;
+}
+
 /// Load/store between GPUs, also of one NVLink domain, against staging through host memory: by
 /// libfabric, or by the soft NIC if that was asked for.
-Comparison compare_p2p(const Config& config, Switch fabric, const Jobs& jobs, Plan plan) {
+void compare_p2p(const info::Machine& machine, const Config& config, const Jobs& jobs, Plan plan,
+                 Proof& proof) {
   Config on = config, off = with_gdr(config, Switch::kOff);
   on.p2p = true;
-  on.fabric = fabric;
+  on.fabric = machine.config.fabric;
   on.nic = NicKind::kNone;
   if (off.nic != NicKind::kSoft) off.nic = NicKind::kOfi;
   plan.blocks = kBlocks;
-  return compare(jobs, plan, on, off);
+  proof.gdr = compare(jobs, plan, on, off);
+  proof.gdr.one_host = jobs.one_host();
+  proof.all_pairs = compare_all(machine, jobs, plan, on, off);
 }
 
 /// Names the GPUs of the PEs that this process sees. Nothing: the PEs share one.
@@ -38,8 +52,7 @@ std::vector<std::string> gpus_of_pes(const info::Machine& machine, const Jobs& j
     if (all.size() < 2) return {};
     return {all[0].name, all[1].name};
   }
-  const std::size_t rank = jobs.one_host() && !jobs.is_first() ? 1 : 0;
-  const info::PciDevice& mine = all[rank % all.size()];
+  const info::PciDevice& mine = all[jobs.local_rank() % all.size()];
   if (jobs.alike(mine.address) && jobs.one_host()) return {};
   return {mine.name};
 }
@@ -112,8 +125,7 @@ Proof prove(info::Machine machine, const Jobs& jobs, Plan plan) {
     for (std::size_t pe = 0; pe < gpus.size(); ++pe)
       proof.place.facts.emplace_back(strprintf("GPU of PE %zu", pe), gpus[pe]);
     proof.title = "load/store (P2P) against staging through host memory";
-    proof.gdr = compare_p2p(config, machine.config.fabric, jobs, plan);
-    proof.gdr.one_host = jobs.one_host();
+    compare_p2p(machine, config, jobs, plan, proof);
     if (const std::string text = load_store_text(proof.gdr); !text.empty())
       proof.judgement.sentence += ". Instead, " + text;
     return proof;
@@ -122,8 +134,12 @@ Proof prove(info::Machine machine, const Jobs& jobs, Plan plan) {
   if (jobs.one_process()) plan.gpu = 0;
   const Choice choice = choose_network(machine, config, jobs, plan);
   const info::Findings lost_before = info::check_flow_control(machine);
-  proof.gdr = compare(jobs, plan, choice.config, with_gdr(config, Switch::kOff));
+  const Config off = with_gdr(config, Switch::kOff);
+  proof.gdr = compare(jobs, plan, choice.config, off);
   proof.gdr.one_host = jobs.one_host();
+  Config each_near = choice.config;
+  each_near.nic_devices = config.nic_devices;
+  proof.all_pairs = compare_all(machine, jobs, plan, each_near, off);
   if (jobs.all(has_gdrcopy(machine))) {
     Config on = config, off = config;
     on.gdrcopy = Switch::kOn;

@@ -1,22 +1,20 @@
-// gshmem-info --gdr-proof, as its users run it, on machines that are seeded with one trouble each.
-// proofs/NAME.case describes one by the lines of a TestMachine, by lines of GSHNIC_COSTS for what
-// the trouble does to the figures, and by limits of the process (ulimit). NAME is the row of
-// troubles.def that has to be named, or it begins with "sound" or "unknown".
+// gshmem-info --gdr-proof on machines that are seeded with one trouble each (proof_cases.h). The
+// name of a case is the row of troubles.def that has to be named, or it begins with "sound" or
+// "unknown".
 #include "bootstrap/bootstrap.h"
 #include "host/runtime/execute.h"
 #include "host/runtime/pe.h"
 #include "host/tools/doctor/doctor.h"
 #include "host/tools/proof/judge.h"
 #include "host/tools/proof/measure.h"
+#include "host/tools/proof/prove.h"
 
-#include "tests/unit/info/test_machine.h"
+#include "tests/unit/info/proof_cases.h"
 
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
 
-#include <stdio.h>
 #include <stdlib.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -32,70 +30,36 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-struct Case {
-  std::string tree, costs, shell;
-};
-
-void read_case(const fs::path& file, Case& into) {
-  std::ifstream lines(file);
-  REQUIRE(lines.good());
-  for (std::string line; std::getline(lines, line);) {
-    if (line.starts_with("base ")) {
-      read_case(file.parent_path() / ("base." + line.substr(5)), into);
-    } else if (line.starts_with("costs ")) {
-      into.costs += line.substr(6) + "\n";
-    } else if (line.starts_with("ulimit ")) {
-      into.shell += line + "; ";
-    } else if (line.starts_with("without ")) {  // a file of the base
-      const std::string file_line = "file " + line.substr(8) + "\n";
-      const std::size_t at = into.tree.find(file_line);
-      REQUIRE(at != std::string::npos);
-      into.tree.erase(at, file_line.size());
-    } else {
-      into.tree += line + "\n";
-    }
-  }
-}
-
-struct Ran {
-  int status = -1;
-  std::string output;
-};
-
-Ran run(const std::string& command) {
-  FILE* const pipe = popen(command.c_str(), "r");
-  REQUIRE(pipe != nullptr);
-  Ran ran;
-  char buffer[4096];
-  for (std::size_t got; (got = fread(buffer, 1, sizeof(buffer), pipe)) > 0;)
-    ran.output.append(buffer, got);
-  const int status = pclose(pipe);
-  REQUIRE(WIFEXITED(status));
-  ran.status = WEXITSTATUS(status);
-  return ran;
-}
-
-/// Runs gshmem-info on the machine of a case, as `NAME=value ` in `variables` say.
-Ran prove_case(const std::string& name, const std::string& options,
-               const std::string& variables = "") {
-  Case seeded;
-  read_case(fs::path(GSHMEM_PROOFS) / (name + ".case"), seeded);
-  const info::TestMachine test(name, std::istringstream(seeded.tree));
-  const fs::path costs = test.machine.root / "costs";
-  std::ofstream(costs) << seeded.costs;
-  // The GPUs of this machine are not those of the tree.
-  return run(seeded.shell +
-             "CUDA_VISIBLE_DEVICES= GSHMEM_DEVICE=cpu GSHMEM_NIC=soft GSHMEM_TEST_ROOT=" +
-             test.machine.root.string() + " GSHNIC_COSTS=" + costs.string() + " " + variables +
-             GSHMEM_INFO_PROGRAM " --gdr-proof --largest 1 " + options);
-}
-
 std::vector<std::string> case_names() {
   std::vector<std::string> names;
   for (const auto& entry : fs::directory_iterator(GSHMEM_PROOFS))
     if (entry.path().extension() == ".case") names.push_back(entry.path().stem().string());
   std::ranges::sort(names);
   return names;
+}
+
+bool knows_cuda(const std::string& name) {
+  Case seeded;
+  read_case(fs::path(GSHMEM_PROOFS) / (name + ".case"), seeded);
+  return ("\n" + seeded.tree).find("\ncuda ") != std::string::npos;
+}
+
+/// Proves a case in this process, which has no GPU: what CUDA says of those of the case is no file.
+Ran prove_here(const std::string& name) {
+  Case seeded;
+  read_case(fs::path(GSHMEM_PROOFS) / (name + ".case"), seeded);
+  info::TestMachine test(name, std::istringstream(seeded.tree));
+  const std::string costs = (test.machine.root / "costs").string();
+  std::ofstream(costs) << seeded.costs;
+  REQUIRE(setenv("GSHNIC_COSTS", costs.c_str(), 1) == 0);
+  test.machine.env = [](const char* variable) { return env_lookup(variable); };
+  test.machine.config.device = DeviceChoice::kCpu;
+  test.machine.config.nic = NicKind::kSoft;
+  const Jobs jobs(test.machine.config, false);
+  const Plan plan{.repeats = 1, .bandwidth_bytes = {1 << 20}, .volume = 4 << 20};
+  const Proof proof = prove(test.machine, jobs, plan);
+  REQUIRE(unsetenv("GSHNIC_COSTS") == 0);
+  return {proof.judgement.status(), as_json(proof)};
 }
 
 /// Figures of one call by the GPU, and a link of 50 GB/s with its evidence.
@@ -135,7 +99,7 @@ TEST_CASE("each_seeded_trouble_is_named_and_others_have_none") {
   REQUIRE(names.size() >= 13);
   for (const std::string& name : names) {
     INFO(name);
-    const Ran ran = prove_case(name, "--json --repeats 1");
+    const Ran ran = knows_cuda(name) ? prove_here(name) : prove_case(name, "--json --repeats 1");
     INFO(ran.output);
     const json page = json::parse(ran.output);
     if (name.starts_with("sound")) {
