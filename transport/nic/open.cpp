@@ -4,6 +4,7 @@
 #include "host/base/dynamic_library.h"
 #include "host/base/fd.h"
 #include "transport/nic/mlx5/mlx5.h"
+#include "transport/nic/model_time.h"
 
 #include <sys/stat.h>
 
@@ -132,6 +133,17 @@ NicList open_soft(const OpenOptions& options) {
 
 std::optional<ModelTime> soft_model_time() {
   return SoftFabric::get(doubles_folder()).model_time();
+}
+
+std::optional<ModelTime> model_time(NicKind kind) {
+  if (kind == NicKind::kSoft) return soft_model_time();
+  const char* const costs = env_lookup("GSHMEM_TEST_FABRIC_COSTS");
+  if (kind != NicKind::kOfi || costs == nullptr || *costs == '\0') return {};
+  static const DynamicLibrary library("libfabric.so.1");
+  ModelTime time;
+  library.function<void(double*, double*)>("fabric_double_model_time")(&time.seconds,
+                                                                       &time.cpu_seconds);
+  return time;
 }
 
 NicList open(const OpenOptions& options) {

@@ -4,7 +4,7 @@
 #include "host/control/host_group.h"
 #include "host/runtime/execute.h"
 #include "host/runtime/pe.h"
-#include "transport/nic/nic.h"
+#include "transport/nic/model_time.h"
 
 #include <sys/resource.h>
 
@@ -76,7 +76,7 @@ class Sender {
         dest_(dest),
         target_(target),
         blocks_(blocks),
-        modelled_(pe.config().nic == NicKind::kSoft && nic::soft_model_time().has_value()) {}
+        modelled_(nic::model_time(pe.config().nic).has_value()) {}
 
   [[nodiscard]] bool modelled() const { return modelled_; }
   [[nodiscard]] bool on_gpu() const { return pe_.gpu() != nullptr; }
@@ -133,7 +133,7 @@ class Sender {
  private:
   [[nodiscard]] Stamp now() const {
     if (modelled_) {
-      const nic::ModelTime time = nic::soft_model_time().value();
+      const nic::ModelTime time = nic::model_time(pe_.config().nic).value();
       return {time.seconds, time.cpu_seconds};
     }
     const auto time = std::chrono::steady_clock::now().time_since_epoch();

@@ -194,7 +194,11 @@ std::optional<Evidence> agent(const std::string& network) {
 }  // namespace
 
 bool stands_for_card(const Machine& machine) {
-  return machine.config.nic == NicKind::kSoft && machine.env("GSHNIC_COSTS") != nullptr;
+  const NicKind nic = machine.config.nic;
+  const char* const costs = nic == NicKind::kSoft  ? "GSHNIC_COSTS"
+                            : nic == NicKind::kOfi ? "GSHMEM_TEST_FABRIC_COSTS"
+                                                   : nullptr;
+  return costs != nullptr && !machine.env_or_empty(costs).empty();
 }
 
 std::string why_cpu_mode(const Machine& machine) {

@@ -10,7 +10,7 @@
 
 namespace gshmem::proof {
 
-/// Does the soft NIC stand for a card, by its model of costs (GSHNIC_COSTS)?
+/// Does the soft NIC, or a double of libfabric, stand for a card, by its model of costs?
 [[nodiscard]] bool stands_for_card(const info::Machine& machine);
 /// Returns why jobs run in CPU mode; empty if they run on GPUs.
 [[nodiscard]] std::string why_cpu_mode(const info::Machine& machine);

@@ -87,7 +87,7 @@ Choice choose_network(const info::Machine& machine, const Config& config, const 
   return choice;
 }
 
-/// The doctor looks at the card that the soft NIC's costs stand for. Its libraries are there.
+/// The doctor looks at the card that a model of costs stands for. Its libraries are there.
 void look_at_card(info::Machine& machine) {
   machine.config.nic = NicKind::kAuto;
   machine.library = [real = machine.library](const std::string& soname,

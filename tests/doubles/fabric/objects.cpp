@@ -1,4 +1,5 @@
 // The objects of libfabric and its exported functions, over wire.h.
+#include "tests/doubles/fabric/charges.h"
 #include "tests/doubles/fabric/wire.h"
 
 #include <rdma/fi_cm.h>
@@ -366,6 +367,10 @@ int register_region(fid* object, const fi_mr_attr* attributes, std::uint64_t fla
   if (gpu && (!record().hmem || (domain.profile->caps & FI_HMEM) == 0)) return -FI_ENOSYS;
   const std::uint64_t most = gpu ? record().register_at_most : record().register_at_most_of_host;
   if (attributes->mr_iov->iov_len > most) return -FI_ENOMEM;
+  // Others write to heaps alone, which staged jobs do not register.
+  using Fails = soft::Costs::Fails;
+  const bool is_heap = (attributes->access & FI_REMOTE_WRITE) != 0;
+  if (is_heap && (fails_by_costs(Fails::kGpu) || fails_by_costs(Fails::kPort))) return -FI_ENOSYS;
   auto region = std::make_unique<Region>();
   region->base = static_cast<std::uint8_t*>(attributes->mr_iov->iov_base);
   region->bytes = attributes->mr_iov->iov_len;

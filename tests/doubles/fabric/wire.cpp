@@ -1,5 +1,7 @@
 #include "tests/doubles/fabric/wire.h"
 
+#include "tests/doubles/fabric/charges.h"
+
 #include <rdma/fi_errno.h>
 
 #include <algorithm>
@@ -16,7 +18,7 @@ constexpr std::size_t kRegions = 1 << 16;
 constexpr std::uint64_t kFirstKey = 0x5eed0000;
 
 std::array<std::atomic<Region*>, kRegions> regions;
-std::atomic<std::size_t> region_count{0};
+std::atomic<std::size_t> region_count{0}, endpoint_count{0};
 
 /// Copies every word by one store: other threads may be polling it without a lock.
 void copy_words(std::uint8_t* to, const std::uint8_t* from, std::size_t bytes) {
@@ -123,6 +125,7 @@ Endpoint::Endpoint(const Profile& profile, const fi_info& info, const void* doma
       ordered_((info.tx_attr->msg_order & FI_ORDER_SAS) != 0),
       gpu_((info.caps & FI_HMEM) != 0),
       places_(info.tx_attr->size),
+      number_(endpoint_count++),
       random_(record().seed) {
   port_->domain = domain;
   port_->largest_send = profile.largest_send;
@@ -210,6 +213,7 @@ ssize_t Endpoint::post(const Request& request) {
   }
   if (const int error = rules.refusal.exchange(0); error != 0) return leave(-error);
   check(request);
+  charge(request, number_);
   ++rules.taken[request.call];
   connected_.resize(peers->size());
   if (!connected_[request.peer]) ++rules.connections;
@@ -220,7 +224,9 @@ ssize_t Endpoint::post(const Request& request) {
   flight.request = request;
   flight.target = (*peers)[request.peer];
   flight.stage = Stage::kOnItsWay;
-  flight.error = 0;
+  // A staged job writes to no memory of others, and only reads to see whether they live.
+  const bool is_lost = request.call == FabricDouble::kWrite;
+  flight.error = is_lost && fails_by_costs(soft::Costs::Fails::kPeer) ? FI_EHOSTUNREACH : 0;
   flight.bytes.clear();
   const auto* const first = static_cast<const std::uint8_t*>(request.local);
   // A message is sent within the call. A caller that changes it before completion makes an error,

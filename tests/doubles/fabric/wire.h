@@ -166,7 +166,7 @@ class Endpoint : public fid_ep {
   std::shared_ptr<Port> port_;
   const void* domain_;
   bool ordered_, gpu_;
-  std::size_t places_, in_use_ = 0;
+  std::size_t places_, in_use_ = 0, number_;
   std::atomic<bool> entered_{false};
   std::minstd_rand random_;
   std::deque<Flight> flights_;

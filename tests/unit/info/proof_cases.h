@@ -1,6 +1,7 @@
 // Seeded machines for gshmem-info --gdr-proof, and the program as its users run it on them.
 // proofs/NAME.case describes a machine by the lines of a TestMachine, by lines of GSHNIC_COSTS for
-// what a trouble does to the figures, and by limits of the process (ulimit).
+// what a trouble does to the figures, and by limits of the process (ulimit). The soft NIC stands
+// for the card, or the double of libfabric.
 #pragma once
 
 #include "tests/unit/info/test_machine.h"
@@ -73,7 +74,8 @@ inline Ran prove_case(const std::string& name, const std::string& options,
   // The GPUs of this machine are not those of the tree.
   return run(seeded.shell +
              "CUDA_VISIBLE_DEVICES= GSHMEM_DEVICE=cpu GSHMEM_NIC=soft GSHMEM_TEST_ROOT=" +
-             test.machine.root.string() + " GSHNIC_COSTS=" + costs.string() + " " + variables +
+             test.machine.root.string() + " GSHNIC_COSTS=" + costs.string() +
+             " GSHMEM_TEST_FABRIC_COSTS=" + costs.string() + " " + variables +
              GSHMEM_INFO_PROGRAM " --gdr-proof --largest 1 " + options);
 }
 

@@ -62,6 +62,32 @@ Ran prove_here(const std::string& name) {
   return {proof.judgement.status(), as_json(proof)};
 }
 
+/// Checks what was printed of a case as JSON.
+void check_verdict(const std::string& name, const Ran& ran) {
+  INFO(name << ": " << ran.output);
+  const json page = json::parse(ran.output);
+  // Programs still stage, whatever is in the way of GPUDirect RDMA.
+  CHECK_FALSE(page.at("gdr").at("off").contains("error"));
+  for (const json& series : page.at("gdr").at("series"))
+    CHECK(series.at("off").at("values").size() == 1);
+  if (name.starts_with("sound")) {
+    CHECK(ran.status == 0);
+    CHECK(page.at("verdict") == "works");
+    CHECK(page.at("cause").is_null());
+  } else if (name.starts_with("unknown")) {
+    CHECK(ran.status == 2);
+    CHECK(page.at("verdict") == "unknown");
+    CHECK(page.at("cause").is_null());
+  } else {
+    CHECK(ran.status == 1);
+    CHECK(page.at("verdict") == "fails");
+    REQUIRE_FALSE(page.at("cause").is_null());
+    CHECK(page.at("cause").at("row") == name);
+    CHECK_FALSE(page.at("cause").at("evidence").get<std::string>().empty());
+    CHECK_FALSE(page.at("cause").at("fix").get<std::string>().empty());
+  }
+}
+
 /// Figures of one call by the GPU, and a link of 50 GB/s with its evidence.
 struct Figure {
   double latency_off = 10, latency_on = 3, gb_s_off = 10, gb_s_on = 45, cpu_off = 0.2,
@@ -97,29 +123,42 @@ std::string row_of(const Judgement& judgement) {
 TEST_CASE("each_seeded_trouble_is_named_and_others_have_none") {
   const std::vector<std::string> names = case_names();
   REQUIRE(names.size() >= 13);
-  for (const std::string& name : names) {
-    INFO(name);
-    const Ran ran = knows_cuda(name) ? prove_here(name) : prove_case(name, "--json --repeats 1");
-    INFO(ran.output);
-    const json page = json::parse(ran.output);
-    if (name.starts_with("sound")) {
-      CHECK(ran.status == 0);
-      CHECK(page.at("verdict") == "works");
-      CHECK(page.at("cause").is_null());
-    } else if (name.starts_with("unknown")) {
-      CHECK(ran.status == 2);
-      CHECK(page.at("verdict") == "unknown");
-      CHECK(page.at("cause").is_null());
-    } else {
-      CHECK(ran.status == 1);
-      CHECK(page.at("verdict") == "fails");
-      REQUIRE_FALSE(page.at("cause").is_null());
-      CHECK(page.at("cause").at("row") == name);
-      CHECK_FALSE(page.at("cause").at("evidence").get<std::string>().empty());
-      CHECK_FALSE(page.at("cause").at("fix").get<std::string>().empty());
+  for (const std::string& name : names)
+    check_verdict(name,
+                  knows_cuda(name) ? prove_here(name) : prove_case(name, "--json --repeats 1"));
+}
+
+#if defined(GSHMEM_FABRIC_DOUBLE)
+constexpr char kOverLibfabric[] =
+    "GSHMEM_NIC=ofi FABRIC_DOUBLE=offer=cxi LD_LIBRARY_PATH=" GSHMEM_FABRIC_DOUBLE " ";
+
+TEST_CASE("verdicts_over_libfabric_are_the_same") {
+  for (const std::string& name : case_names())
+    if (!knows_cuda(name))
+      check_verdict(name, prove_case(name, "--json --repeats 1", kOverLibfabric));
+}
+
+TEST_CASE("on_is_rma_and_off_is_staged_over_libfabric") {
+  const json gdr =
+      json::parse(prove_case("sound", "--json --repeats 2", kOverLibfabric).output).at("gdr");
+  CHECK(gdr.at("modelled") == true);
+  CHECK_THAT(gdr.at("on").at("network").get<std::string>(), Catch::Contains("cxi"));
+  bool seen = false;
+  for (const json& series : gdr.at("series")) {
+    const double on = series.at("on").at("median"), off = series.at("off").at("median");
+    if (series.at("quantity") == "latency_us" && series.at("bytes") == 8) {
+      CHECK(on == Approx(2 + 0.5 + 1.0 / 80).epsilon(0.01));
+      CHECK(off == Approx(2 + 2 * 6 + 6).epsilon(0.01));
+    }
+    if (series.at("quantity") == "bandwidth_GB_s" && series.at("bytes") == 1 << 20) {
+      seen = true;
+      CHECK(on == Approx(48).epsilon(0.05));
+      CHECK(off < 12);
     }
   }
+  CHECK(seen);
 }
+#endif
 
 TEST_CASE("on_and_off_differ_by_what_the_costs_say") {
   const json page = json::parse(prove_case("sound", "--json --repeats 3").output);
@@ -205,7 +244,8 @@ TEST_CASE("what_does_not_apply_is_said_with_a_status_of_its_own") {
   CHECK(load_store.status == 2);
   CHECK_THAT(load_store.output, Catch::Contains("load/store only"));
   // A GPU and a card do not help a job in CPU mode.
-  const Ran on_cpu = prove_case("sound", "--repeats 1", "GSHMEM_NIC=ofi GSHNIC_COSTS= ");
+  const Ran on_cpu =
+      prove_case("sound", "--repeats 1", "GSHMEM_NIC=ofi GSHNIC_COSTS= GSHMEM_TEST_FABRIC_COSTS= ");
   CHECK(on_cpu.status == 2);
   CHECK_THAT(on_cpu.output, Catch::Contains("does not apply: CPU mode: GSHMEM_DEVICE=cpu"));
 }
