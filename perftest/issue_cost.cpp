@@ -7,7 +7,9 @@
 // memory is as in a part by which the heap has grown. Each row says where the queue is. The
 // doorbell is a word in memory, the register of a NIC ("register"), or a word after the record, as
 // a host thread forwards it to a NIC ("record"). "burst of n": gshmem::Burst on an exclusive queue,
-// which rings after every n puts (with a warp: after every n of all 32 threads).
+// which rings after every n puts (with a warp: after every n of all 32 threads). "signal added" and
+// "signal set": a put and a signal after it. "idle quiet": quiet with nothing to wait for, after a
+// put to each of so many queues; its clocks are those of a call, by a thread or by all of a warp.
 //
 // Rows of rates: 1 to 64 queues, with a block for each, or the bursts of a warp. If a kernel
 // acknowledges ("gpu acks"), the rate is the GPU's own. If host threads do, it also includes the
@@ -15,6 +17,8 @@
 #include "perftest/common/ack_rig.h"
 #include "perftest/common/run.h"
 #include "perftest/common/timing.h"
+
+#include <algorithm>
 
 namespace perftest {
 namespace {
@@ -39,6 +43,46 @@ struct IssuePuts {
     }
     if (thread == 0) clocks[ctx.block_rank()] = clock_cycles() - start;
     ctx.quiet();
+  }
+};
+
+/// Puts with a signal after each.
+struct IssueSignals {
+  static constexpr unsigned kMaxThreads = 1024;
+  std::uint64_t *dest, *source;
+  gshmem::Signal signal;
+  std::uint64_t* clocks;
+
+  GSHMEM_FN void operator()(const gshmem::LaunchContext& ctx, Span span) const {
+    const int pe = ctx.my_pe();
+    const unsigned thread = static_cast<unsigned>(ctx.thread_rank());
+    const std::uint64_t start = clock_cycles();
+    for (unsigned i = 0; i < span.count; ++i) {
+      const std::uint64_t k = (thread + span.first + i) % kElements;
+      ctx.put_signal_nbi(gshmem::Thread{}, dest + k, source + k, 1, signal, pe);
+    }
+    if (thread == 0) clocks[ctx.block_rank()] = clock_cycles() - start;
+    ctx.quiet();
+  }
+};
+
+/// Calls of quiet that find nothing to wait for: all puts are in iteration `first`.
+struct IssueQuiets {
+  static constexpr unsigned kMaxThreads = 1024;
+  std::uint64_t *dest, *source;
+  std::uint64_t* clocks;
+  std::uint64_t first;
+
+  GSHMEM_FN void operator()(const gshmem::LaunchContext& ctx, Span span) const {
+    const unsigned thread = static_cast<unsigned>(ctx.thread_rank());
+    if (span.first == first) {
+      const std::uint64_t k = (thread + first) % kElements;
+      ctx.put_nbi(gshmem::Thread{}, dest + k, source + k, 1, ctx.my_pe());
+    }
+    ctx.quiet();
+    const std::uint64_t start = clock_cycles();
+    for (unsigned i = 0; i < span.count; ++i) ctx.quiet();
+    if (thread == 0) clocks[ctx.block_rank()] = clock_cycles() - start;
   }
 };
 
@@ -76,18 +120,21 @@ struct IssueBurst {
   }
 };
 
+enum class Call { kPut, kBurst, kSignalAdded, kSignalSet, kQuiet };
+
 struct Case {
   std::string name;
   RigShape rig;
   unsigned threads = 1;  ///< on each queue, one block
-  unsigned burst = 0;    ///< puts of a thread between two doorbells; 0: no burst
+  Call call = Call::kPut;
+  unsigned burst = 0;  ///< puts of a thread between two doorbells
   bool acquires = false;
 };
 
 class IssueCost {
  public:
   explicit IssueCost(Bench& bench)
-      : bench_(bench), dest_(kElements), source_(kElements), clocks_(kMostQueues) {
+      : bench_(bench), dest_(kElements), source_(kElements), signal_(1), clocks_(kMostQueues) {
     std::vector<std::uint64_t> values(kElements);
     for (std::uint64_t k = 0; k < kElements; ++k) values[k] = source_value(k);
     source_.write(values, bench.my_pe());
@@ -109,10 +156,26 @@ class IssueCost {
       }
       return measure_with(bench_, rig.state(), shape, timed_if(active), functor);
     };
-    const Measurement measured =
-        work.burst == 0
-            ? measure(IssuePuts{dest_.data(), source_.data(), clocks_.data(), work.acquires})
-            : measure(IssueBurst{dest_.data(), source_.data(), clocks_.data(), work.burst});
+    const bool sets = work.call == Call::kSignalSet, quiets = work.call == Call::kQuiet;
+    const auto measured_call = [&] {
+      switch (work.call) {
+        case Call::kPut:
+          break;
+        case Call::kBurst:
+          return measure(IssueBurst{dest_.data(), source_.data(), clocks_.data(), work.burst});
+        case Call::kSignalAdded:
+        case Call::kSignalSet:
+          return measure(
+              IssueSignals{dest_.data(),
+                           source_.data(),
+                           {signal_.data(), 1, sets ? gshmem::Signal::kSet : gshmem::Signal::kAdd},
+                           clocks_.data()});
+        case Call::kQuiet:
+          return measure(IssueQuiets{dest_.data(), source_.data(), clocks_.data(), first});
+      }
+      return measure(IssuePuts{dest_.data(), source_.data(), clocks_.data(), work.acquires});
+    };
+    const Measurement measured = measured_call();
     std::string problem;
     if (active) {
       const auto base = reinterpret_cast<std::uintptr_t>(own.heap);
@@ -120,29 +183,37 @@ class IssueCost {
                            .dest = reinterpret_cast<std::uintptr_t>(dest_.data()) - base,
                            .elements = kElements,
                            .first = first,
-                           .last = bench_.iterations_taken(),
+                           .last = quiets ? first + 1 : bench_.iterations_taken(),
                            .threads = work.threads,
                            .in_order = work.threads == 1 || (bench_.on_gpu() && work.threads == 32),
-                           .carried = work.burst == 0},
+                           .carried = work.call != Call::kBurst,
+                           .signal_entries = signal_entries(work.call),
+                           .signal = reinterpret_cast<std::uintptr_t>(signal_.data()) - base},
                           bench_.options().inject_corruption);
       if (!problem.empty()) problem = "FAIL: wrong entries: " + problem;
     }
     bench_.agree(problem);
     std::uint64_t clocks = 0;
     clocks_.read(std::span(&clocks, 1), 0);
-    bench_.add_row({.name = work.name,
-                    .size = 8,
-                    .scope = work.threads == 1 ? "thread" : "warp",
-                    .blocks = shape.blocks,
-                    .threads = shape.threads,
-                    .operations = std::size_t{shape.blocks} * shape.threads,
-                    .clocks = static_cast<double>(clocks) / measured.iters / work.threads},
-                   measured, Trip::kStream, 0);
+    bench_.add_row(
+        {.name = work.name,
+         .size = 8,
+         .scope = work.threads == 1 ? "thread" : "warp",
+         .blocks = shape.blocks,
+         .threads = shape.threads,
+         .operations = std::size_t{shape.blocks} * shape.threads,
+         .clocks = static_cast<double>(clocks) / measured.iters / (quiets ? 1 : work.threads)},
+        measured, Trip::kStream, 0);
   }
 
  private:
+  static unsigned signal_entries(Call call) {
+    if (call == Call::kSignalAdded) return 1;
+    return call == Call::kSignalSet ? 2 : 0;
+  }
+
   Bench& bench_;
-  gshmem::SymmetricArray<std::uint64_t> dest_, source_, clocks_;
+  gshmem::SymmetricArray<std::uint64_t> dest_, source_, signal_, clocks_;
 };
 
 /// On GPUs there are both sides; in CPU mode there is one memory.
@@ -177,19 +248,30 @@ void run(Bench& bench) {
       const std::string where = side + how;
       RigShape rig{.memory = memory, .bell = bell};
       cost.measure_case({"shared " + where, rig, 1});
-      cost.measure_case({"after a wait " + where, rig, 1, 0, true});
+      cost.measure_case({"after a wait " + where, rig, 1, Call::kPut, 0, true});
       cost.measure_case({"warp " + where, rig, warp});
+      for (const unsigned threads : {1u, warp}) {
+        cost.measure_case({"signal added " + where, rig, threads, Call::kSignalAdded});
+        cost.measure_case({"signal set " + where, rig, threads, Call::kSignalSet});
+      }
       rig.grown = true;
       cost.measure_case({"grown " + where, rig, 1});
       cost.measure_case({"grown warp " + where, rig, warp});
       rig.grown = false;
       rig.exclusive = true;
       cost.measure_case({"exclusive " + where, rig, 1});
+      cost.measure_case({"exclusive signal added " + where, rig, 1, Call::kSignalAdded});
       for (const unsigned burst : {1u, 16u}) {
         const std::string name = "burst of " + std::to_string(burst) + " " + where;
-        cost.measure_case({name, rig, 1, burst});
-        cost.measure_case({name, rig, warp, burst});
+        cost.measure_case({name, rig, 1, Call::kBurst, burst});
+        cost.measure_case({name, rig, warp, Call::kBurst, burst});
       }
+    }
+    for (const unsigned queues : {1u, std::min(16u, bench.options().ctas)}) {
+      const RigShape rig{.queues = queues, .memory = memory, .bell = gshmem::abi::Bell::kRegister};
+      const std::string name = "idle quiet " + side + ", " + std::to_string(queues) + " queues";
+      cost.measure_case({name, rig, 1, Call::kQuiet});
+      cost.measure_case({name, rig, warp, Call::kQuiet});
     }
   }
   for (const auto& [side, memory] : sides(bench)) {
@@ -202,7 +284,7 @@ void run(Bench& bench) {
             .queues = queues, .memory = memory, .acks = acks, .bell = gshmem::abi::Bell::kRegister};
         cost.measure_case({"rate " + where, rig, bench.options().threads_per_cta});
         rig.exclusive = true;
-        cost.measure_case({"burst rate " + where, rig, warp, 16});
+        cost.measure_case({"burst rate " + where, rig, warp, Call::kBurst, 16});
       }
     }
   }

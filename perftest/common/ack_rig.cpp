@@ -14,7 +14,8 @@ namespace abi = gshmem::abi;
 constexpr std::size_t kLine = 128, kPage = 4096;
 constexpr std::uint32_t kFirstNumber = 0x100;
 /// Keys that reveal a mix-up.
-constexpr std::uint32_t kLocalKey = 0x1a2b3c, kRemoteKey = 0x4d5e6f, kNoKey = 0x708192;
+constexpr std::uint32_t kLocalKey = 0x1a2b3c, kRemoteKey = 0x4d5e6f, kAtomicKey = 0x2c3d4e,
+                        kNoKey = 0x708192;
 constexpr unsigned kMostConsumers = 8;
 
 MemorySide ack_side(const RigShape& shape) {
@@ -109,6 +110,7 @@ void AckRig::make_views() {
     view.number = kFirstNumber + i;
     view.local_key = abi::Be32(shape_.grown ? kNoKey : kLocalKey);
     view.remote_key = abi::Be32(shape_.grown ? kNoKey : kRemoteKey);
+    view.atomic_key = abi::Be32(shape_.grown ? kNoKey : kAtomicKey);
     view.pe = static_cast<std::uint16_t>(state_.my_pe);
     view.index = static_cast<std::uint32_t>(me * shape_.queues + i);
     const AckWatch watch{view.doorbell,
@@ -186,7 +188,7 @@ std::string AckRig::check(const RigWork& work, bool corrupt) const {
 }
 
 std::string AckRig::check_queue(unsigned queue, const RigWork& work, bool corrupt) const {
-  const std::uint64_t wanted = (work.last - work.first) * work.threads;
+  const std::uint64_t wanted = (work.last - work.first) * work.threads * (1 + work.signal_entries);
   abi::QueueCursor cursor;
   const auto* cursors = reinterpret_cast<const abi::QueueCursor*>(cursors_.get());
   const std::size_t mine = static_cast<std::size_t>(state_.my_pe) * shape_.queues + queue;
@@ -214,7 +216,10 @@ std::string AckRig::check_queue(unsigned queue, const RigWork& work, bool corrup
   if (corrupt) entries[abi::kSegmentBytes + 7] ^= 0x08;  // corrupts the first remote address
   for (std::uint64_t i = wanted - std::min<std::uint64_t>(wanted, kDepth); i < wanted; ++i) {
     const unsigned char* entry = entries.data() + i % kDepth * abi::kWqebbBytes;
-    if (std::string problem = check_entry(entry, i, queue, work); !problem.empty()) return problem;
+    const bool is_put = i % (1 + work.signal_entries) == 0;
+    std::string problem =
+        is_put ? check_entry(entry, i, queue, work) : check_signal(entry, i, queue, work);
+    if (!problem.empty()) return problem;
   }
   return "";
 }
@@ -242,7 +247,8 @@ std::string AckRig::check_entry(const unsigned char* entry, std::uint64_t index,
   if (length != wanted) return wrong("the length", length, wanted);
   std::uint64_t element = (remote.address.get() - work.dest) / 8;
   if (work.in_order) {
-    element = (index % work.threads + work.first + index / work.threads) % work.elements;
+    const std::uint64_t call = index / (1 + work.signal_entries);
+    element = (call % work.threads + work.first + call / work.threads) % work.elements;
   } else if (element >= work.elements) {
     return wrong("the element", element, work.elements - 1);
   }
@@ -259,6 +265,45 @@ std::string AckRig::check_entry(const unsigned char* entry, std::uint64_t index,
   if (data.address.get() != work.source + 8 * element) {
     return wrong("the local address", data.address.get(), work.source + 8 * element);
   }
+  return "";
+}
+
+/// Checks entry `index`: the first or the second one of the update of a signal. The second one has
+/// only the address of the old value, which the first one has if it adds.
+std::string AckRig::check_signal(const unsigned char* entry, std::uint64_t index, unsigned queue,
+                                 const RigWork& work) const {
+  const auto wrong = [&](const char* what, std::uint64_t is, std::uint64_t wanted) {
+    return "entry " + std::to_string(index) + " of " + in_queue(queue, what, is, wanted);
+  };
+  const bool sets = work.signal_entries == 2, is_first = index % (1 + work.signal_entries) == 1;
+  if (is_first) {
+    const auto control = part_of<abi::ControlSegment>(entry, 0);
+    const auto remote = part_of<abi::RemoteSegment>(entry, abi::kSegmentBytes);
+    const abi::Opcode opcode =
+        sets ? abi::Opcode::kMaskedCompareSwap : abi::Opcode::kAtomicFetchAdd;
+    const std::uint32_t head = (sets ? std::uint32_t{abi::kOpmodMasked8} : 0) << 24 |
+                               (static_cast<std::uint32_t>(index) & 0xffff) << 8 |
+                               static_cast<std::uint32_t>(opcode);
+    if (control.opmod_index_opcode.get() != head) {
+      return wrong("word 0", control.opmod_index_opcode.get(), head);
+    }
+    const std::uint32_t number_ds = (kFirstNumber + queue) << 8 | (sets ? 5 : 4);
+    if (control.number_ds.get() != number_ds) {
+      return wrong("word 1", control.number_ds.get(), number_ds);
+    }
+    if (remote.key.get() != kAtomicKey) {
+      return wrong("the signal's key", remote.key.get(), kAtomicKey);
+    }
+    if (remote.address.get() != work.signal) {
+      return wrong("the signal's address", remote.address.get(), work.signal);
+    }
+    const std::uint64_t operand = part_of<abi::Be64>(entry, 2 * abi::kSegmentBytes).get();
+    if (operand != 1) return wrong("the signal's operand", operand, 1);
+    if (sets) return "";
+  }
+  const auto data = part_of<abi::DataSegment>(entry, is_first ? 3 * abi::kSegmentBytes : 0);
+  if (data.bytes.get() != 8) return wrong("the length of the old value", data.bytes.get(), 8);
+  if (data.key.get() != kLocalKey) return wrong("the local key", data.key.get(), kLocalKey);
   return "";
 }
 

@@ -37,6 +37,9 @@ struct RigWork {
   bool in_order = true;  ///< by iteration, then by thread
   bool carried =
       false;  ///< entries contain the elements, source_value() each, instead of their address
+  /// Entries of the signal after each put: none, one if it is added, two if it is set.
+  unsigned signal_entries = 0;
+  std::uint64_t signal = 0;  ///< an offset into the heap
 };
 constexpr std::uint64_t source_value(std::uint64_t element) { return 0x5ca1ab1e00000000 + element; }
 
@@ -121,6 +124,8 @@ class AckRig {
   [[nodiscard]] std::string check_queue(unsigned queue, const RigWork& work, bool corrupt) const;
   [[nodiscard]] std::string check_entry(const unsigned char* entry, std::uint64_t index,
                                         unsigned queue, const RigWork& work) const;
+  [[nodiscard]] std::string check_signal(const unsigned char* entry, std::uint64_t index,
+                                         unsigned queue, const RigWork& work) const;
 
   RigShape shape_;
   bool on_gpu_;
