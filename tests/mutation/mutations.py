@@ -66,7 +66,7 @@ MUTATIONS = [
              "    store_record(&bells.send_record->raw, record);\n    if", "    if", MODEL,
              "seen before its record|but its record says"),
     mutation("turn_of_anybody", "network/post.h", "  if (!has_turn) taken.first |= Reservation::kNoTurn;\n", "",
-             MODEL, NOT_THERE + "|" + STUCK),
+             MODEL, NOT_THERE + "|" + STUCK + "|seen before its record"),
     mutation("late_doorbell_before_the_turn", "network/queue.h",
              "      if (is_turn(ready, target)) return true;\n", "      return true;\n", MODEL, NOT_THERE),
     mutation("turn_compared_with_all_of_the_word", "network/queue.h", "return ready >> kBits == (",

@@ -56,6 +56,7 @@ inline void store_doorbell(std::uint64_t* p, std::uint64_t v) { store_relaxed(p,
 inline void store_register(std::uint64_t* p, std::uint64_t v) {
   model::step();
   model::model().memory.nic_store(p, &v, sizeof(v));
+  model::model().rung[p].insert(v);
 }
 inline void store_record(std::uint32_t* p, std::uint32_t v) { store_relaxed(p, v); }
 template <class W>

@@ -8,7 +8,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -59,6 +61,8 @@ class Model {
   /// (PTX, "shfl.sync").
   [[nodiscard]] std::size_t buffer() const { return threads.current(); }
   Chances chances;
+  /// The values that were stored to each doorbell that is a register.
+  std::map<const std::uint64_t*, std::set<std::uint64_t>> rung;
   std::size_t producers, lanes;
   std::uint64_t steps = 0;
   std::string name;                                 ///< for messages
