@@ -1,7 +1,7 @@
-// The types that can be posted: a WqeImage (wqe.h) or a KeyedEntry, in memory, or a OneEntry, in
-// registers. `fill` makes the image, and its argument `keys` provides the keys of both sides.
-// Included by post.h. Invariant: nothing here writes to a queue, and `fill` gives the same each
-// time.
+// The types that can be posted: a WqeImage (wqe.h) or a KeyedEntry, in memory, or a OneEntry or a
+// SignalledEntry, in registers. `fill` makes the image, and its argument `keys` provides the keys
+// of both sides. Included by post.h. Invariant: nothing here writes to a queue, and `fill` gives
+// the same each time.
 #pragma once
 
 #include "../pe/p2p.h"
@@ -58,6 +58,41 @@ GSHMEM_FN OneEntry inline_entry(std::uint64_t remote, ShortPayload payload, std:
           Opcode::kRdmaWrite};
 }
 
+/// Receives old values that are not needed.
+inline constexpr std::uint64_t kSink = offsetof(abi::InternalArea, sink);
+
+/// The keys of a SignalledEntry and of its queue's heaps.
+struct SignalKeys : HeldKeys {
+  Be32 atomic;
+  GSHMEM_FN SignalKeys(Be32 local, Be32 remote, Be32 atomic)
+      : HeldKeys{local, remote}, atomic(atomic) {}
+  GSHMEM_FN explicit SignalKeys(Queue queue)
+      : SignalKeys(queue.local_key(), queue.remote_key(), queue.atomic_key()) {}
+};
+/// A OneEntry, and the update of a signal word of 8 bytes after it.
+struct SignalledEntry {
+  OneEntry payload;
+  std::uint64_t word, value;  ///< the word's offset into the remote heap, and the operand
+  std::uint32_t sets;         ///< 1: the word becomes the value; 0: the value is added
+  /// A swap has masks, for which its WQE takes a second entry.
+  GSHMEM_FN std::uint32_t entries() const { return 2 + sets; }
+  GSHMEM_FN static constexpr std::uint32_t last() { return 1; }
+  template <class Image>
+  GSHMEM_FN void fill(Image& image, const SignalKeys& keys) const {
+    payload.fill(image, keys);
+    const KeyedAddress remote{word, keys.atomic}, result{kSink, keys.local};
+    if (sets != 0) {
+      image_amo(image, 4, {AmoOp::kSet, sizeof(value), value, 0}, remote, result);
+    } else {
+      image_amo(image, 4, {AmoOp::kAdd, sizeof(value), value, 0}, remote, result);
+    }
+  }
+  template <class Image>
+  GSHMEM_FN void fill(Image& image, Queue queue) const {
+    fill(image, SignalKeys(queue));
+  }
+};
+
 /// Find the keys of registered memory for a queue. Only NICs know where the memory ends.
 GSHMEM_FN const std::uint32_t* local_key_at(const abi::RegisteredRange& range,
                                             std::uint32_t remote_key_count, Queue queue) {
@@ -111,6 +146,10 @@ GSHMEM_FN KeyedEntry::Ranges ranges_of(const KeyedEntry& entry) { return entry.r
 template <class Entries>
 GSHMEM_FN LayoutKeys keys_of(const Entries&, NoRanges, Queue queue, Be32 remote_key) {
   return {queue, remote_key};
+}
+GSHMEM_FN SignalKeys keys_of(const SignalledEntry&, NoRanges, Queue queue, Be32 remote_key) {
+  const QueueKeys keys = queue.keys();
+  return {keys.local, remote_key, keys.atomic};
 }
 GSHMEM_FN HeldKeys keys_of(const KeyedEntry& entry, const KeyedEntry::Ranges& ranges, Queue queue,
                            Be32 remote_key) {

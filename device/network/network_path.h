@@ -320,17 +320,24 @@ GSHMEM_OUTLINE bool put_signal_beyond(const Request& put) {
 template <Sharing kSharing>
 GSHMEM_FN void put_signal_alone(const State& state, void* dest, const void* source,
                                 std::size_t bytes, SignalAmo signal, int pe, Reuse reuse) {
-  const bool blocking = reuse == Reuse::kOnReturn;
-  const Amo amo{signal.op, sizeof(signal.value), signal.value, 0};
-  const bool words = is_words(source, bytes);
+  const bool blocking = reuse == Reuse::kOnReturn, words = is_words(source, bytes);
   if (words || (is_short(state, source, bytes) && (!blocking || bytes > kInlinePutBytes))) {
-    PostingOf<WqeImage> posting;
+    // In registers if threads put by themselves; for groups the time is spent elsewhere.
+    PostingOf<std::conditional_t<kSharing == Sharing::kWarp, SignalledEntry, WqeImage>> posting;
+    ShortPayload payload{};
+    if (words) payload = load_words(source, bytes);
     if (post_to(posting, state, pe, Rail::kFirst, dest) &&
         heap_offset(state, signal.word) < state.heap_bytes) {
-      make_transfer(posting.entries, posting.queue,
-                    words ? words_entry(posting, dest, load_words(source, bytes), bytes)
-                          : transfer_of(posting, Opcode::kRdmaWrite, dest, source, bytes));
-      make_atomic(posting.entries, posting.queue, posting.offset(signal.word), amo, kSink);
+      const OneEntry put = words ? words_entry(posting, dest, payload, bytes)
+                                 : transfer_of(posting, Opcode::kRdmaWrite, dest, source, bytes);
+      if constexpr (kSharing == Sharing::kWarp) {
+        posting.entries = {put, posting.offset(signal.word), signal.value,
+                           signal.op == AmoOp::kSet};
+      } else {
+        make_transfer(posting.entries, posting.queue, put);
+        make_atomic(posting.entries, posting.queue, posting.offset(signal.word),
+                    {signal.op, sizeof(signal.value), signal.value, 0}, kSink);
+      }
       post<kSharing>(posting, blocking && !words ? "put_signal" : nullptr);
       return;
     }
@@ -342,7 +349,7 @@ GSHMEM_FN void put_signal_alone(const State& state, void* dest, const void* sour
   request.remote = static_cast<const char*>(dest);
   request.bytes = bytes;
   request.target = signal.word;
-  request.amo = amo;
+  request.amo = {signal.op, sizeof(signal.value), signal.value, 0};
   if (!put_signal_beyond<kSharing>(request)) execute_long(request);
 }
 /// One thread puts a payload and the signal after it; the group synchronizes at the end.

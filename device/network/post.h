@@ -41,13 +41,10 @@ class EntryStore {
   std::uint32_t mask_, index_, number_, last_, flags_;
 };
 
-/// Receives old values that are not needed.
-inline constexpr std::uint64_t kSink = offsetof(abi::InternalArea, sink);
 /// The maximum number of entries of an atomic.
 inline constexpr std::uint32_t kMostAtomicEntries = 2;
 
-// Atomics, alone or after a transfer, are first built in a WqeImage: written directly they would
-// take too many registers.
+// Atomics are first built in a WqeImage: written directly they would take too many registers.
 
 /// Builds the atomic at unit image.second.
 GSHMEM_OUTLINE void make_atomic(WqeImage& image, Queue queue, std::uint64_t remote, const Amo& amo,
@@ -165,8 +162,10 @@ GSHMEM_FN std::uint32_t own_flags(Group group) {
 template <class Entries, class Group>
 GSHMEM_FN std::uint32_t last_entries(const Entries& entries, Group group) {
   const std::uint32_t own = entries.entries() - entries.last();
-  if constexpr (std::is_same_v<Entries, OneEntry> || std::is_same_v<Group, Alone>) {
-    return own;
+  constexpr bool kInRegisters =
+      std::is_same_v<Entries, OneEntry> || std::is_same_v<Entries, SignalledEntry>;
+  if constexpr (kInRegisters || std::is_same_v<Group, Alone>) {
+    return own;  // the same for all (group_at)
   } else {
     return group.from_last(own);
   }
@@ -444,9 +443,10 @@ enum class CoalesceGroup : std::uint32_t { kAtOnce = 0, kBySteps = 64, kAwaited 
 template <class Entries>
 GSHMEM_FN Converged group_at(const QueueCursor* cursor, CoalesceGroup path,
                              const Entries& entries) {
-  const std::uint32_t image = std::is_same_v<Entries, OneEntry>     ? 0
-                              : std::is_same_v<Entries, KeyedEntry> ? 256
-                                                                    : 128;
+  const std::uint32_t image = std::is_same_v<Entries, OneEntry>         ? 0
+                              : std::is_same_v<Entries, SignalledEntry> ? 16
+                              : std::is_same_v<Entries, KeyedEntry>     ? 256
+                                                                        : 128;
   return Converged(reinterpret_cast<std::uintptr_t>(cursor) + static_cast<std::uint32_t>(path) +
                    image + entries.entries());
 }
@@ -484,6 +484,10 @@ GSHMEM_FN bool post(PostingOf<OneEntry>& posting, const char* awaited_as = nullp
 template <Sharing kSharing>
 GSHMEM_FN bool post(PostingOf<KeyedEntry>& posting, const char* awaited_as = nullptr) {
   return post_held<kSharing, const KeyedEntry&, const KeyedEntry&>(posting, awaited_as);
+}
+template <Sharing kSharing>
+GSHMEM_FN bool post(PostingOf<SignalledEntry>& posting, const char* awaited_as = nullptr) {
+  return post_held<kSharing, SignalledEntry, const SignalledEntry&>(posting, awaited_as);
 }
 template <Sharing kSharing>
 GSHMEM_FN bool post(PostingOf<WqeImage>& posting, const char* awaited_as = nullptr) {

@@ -56,6 +56,17 @@ struct QueueBells {
   abi::Be32* send_record;
   std::uint32_t number;
 };
+/// The keys of an entry after which an atomic comes, by one load.
+struct QueueKeys {
+  abi::Be32 local;
+  std::uint32_t ends, index;
+  abi::Be32 atomic;
+};
+static_assert(sizeof(QueueKeys) == sizeof(Word16) &&
+              offsetof(QueueView, local_key) + sizeof(QueueKeys) == sizeof(QueueView) &&
+              offsetof(QueueView, local_key) % sizeof(Word16) == 0 &&
+              offsetof(QueueView, atomic_key) ==
+                  offsetof(QueueView, local_key) + offsetof(QueueKeys, atomic));
 
 /// A queue, identified by the address of its view. Every use loads what it needs: the view's values
 /// in registers would be registers of every kernel that might communicate.
@@ -82,6 +93,7 @@ class Queue {
   GSHMEM_FN abi::Be32 remote_key() const { return abi::Be32::from_raw(word(view_->remote_key)); }
   GSHMEM_FN abi::Be32 atomic_key() const { return abi::Be32::from_raw(word(view_->atomic_key)); }
   GSHMEM_FN QueueEntries layout() const { return bits<QueueEntries>(unit(view_->entries)); }
+  GSHMEM_FN QueueKeys keys() const { return bits<QueueKeys>(unit(view_->local_key)); }
   GSHMEM_FN QueueBells bells(std::uint32_t number) const {
     const Word16 at = unit(view_->doorbell);
     return {reinterpret_cast<std::uint64_t*>(std::uint64_t{at.y} << 32 | at.x),

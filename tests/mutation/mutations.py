@@ -159,7 +159,7 @@ MUTATIONS = [
     mutation("put_does_not_wait", "network/post.h",
              "  if (awaited_as && posting.good()) queue_await(posting);\n", "", MODEL,
              r"\bput(_signal)? of thread \d+ has ended|" + WRONG_DATA),
-    mutation("signal_in_the_place_of_its_payload", "network/post.h", "  image.second = 4;\n", "",
+    mutation("signal_in_the_place_of_its_payload", "network/entries.h", "image_amo(image, 4, {AmoOp::kSet,", "image_amo(image, 0, {AmoOp::kSet,",
              MODEL, NOT_THERE + "|comes before its payload|" + STUCK),
     mutation("two_wqes_counted_as_one_entry", "network/wqe.h",
              "entries() const { return (units + 3) / 4; }",
@@ -171,6 +171,8 @@ MUTATIONS = [
              "third.y = keys.remote_key().raw;", MODEL, "(local|remote) key 0x"),
     mutation("atomic_by_the_key_of_payload", "network/post.h", "{remote, queue.atomic_key()}",
              "{remote, queue.remote_key()}", MODEL, "remote key 0x"),
+    mutation("signal_by_the_key_of_payload", "network/entries.h", "{word, keys.atomic}", "{word, keys.remote}", MODEL,
+             "remote key 0x"),
     mutation("late_atomic_by_the_key_of_payload", "network/transfer.h", "post.queue.atomic_key()}",
              "post.queue.remote_key()}", MODEL, "remote key 0x"),
     mutation("flush_by_the_key_of_payload", "network/network_path.h", "flush.queue.atomic_key()}",
@@ -259,9 +261,7 @@ MUTATIONS = [
              "    if (rail == Rail::kFirst && nic.rails > 1) slot -= modulo(slot, nic.rails);\n", "",
              MODEL, "does not go by the first rail"),
     mutation("put_signal_by_the_transfers_rail", "network/network_path.h",
-             "    PostingOf<WqeImage> posting;\n"
              "    if (post_to(posting, state, pe, Rail::kFirst, dest) &&\n",
-             "    PostingOf<WqeImage> posting;\n"
              "    if (post_to(posting, state, pe, Rail::kAny, dest) &&\n", MODEL, "does not go by the first rail"),
     mutation("long_put_signal_by_the_transfers_rail", "network/transfer.h",
              "  const bool first = request.target || request.kind == TransferKind::kInline;\n",

@@ -82,6 +82,16 @@ class Queue {
                        device::nic::Reuse::kAtQuiet);
     }
   }
+  /// Every lane puts 8 bytes once, and updates a signal after them.
+  void put_signal(int lanes, device::AmoOp op) {
+    char* at = heap_.data() + abi::kInternalBytes;
+    for (int rank = 0; rank < lanes; ++rank) {
+      device::lane.rank = rank;
+      device::lane.size = lanes;
+      device::nic::put_signal(device::Thread{}, state_, at, at + 2048, 8, {at + 1024, 1, op}, 0,
+                              device::nic::Reuse::kAtQuiet);
+    }
+  }
   /// Returns the costs of a put of a burst, and of the doorbell after `puts` of them.
   std::pair<Costs, Costs> burst(int puts) {
     char* at = heap_.data() + abi::kInternalBytes;
@@ -162,6 +172,27 @@ struct Row {
   const char* name;
   Costs expected;
 };
+struct SignalCase {
+  Row row;
+  Setup setup;
+  int lanes;
+  device::AmoOp op;
+};
+/// Measures a put with a signal, as the third call.
+Costs measured(const SignalCase& one) {
+  Queue queue(one.setup);
+  queue.put(one.lanes);
+  queue.put(one.lanes);
+  costs = {};
+  queue.put_signal(one.lanes, one.op);
+  const unsigned each = one.op == device::AmoOp::kSet ? 3 : 2;
+  if (queue.published() != (2 + each) * static_cast<unsigned>(one.lanes)) {
+    std::printf("%s: %llu entries published\n", one.row.name,
+                static_cast<unsigned long long>(queue.published()));
+    std::abort();
+  }
+  return costs;
+}
 bool print(const Row& one, const Costs& cost) {
   std::printf("%-22s %9u %7u %5u %7u %6u %7u %6u %6u %6u %5u %6u %8u\n", one.name,
               cost.returning_atomics, cost.other_atomics, cost.gpu_fences, cost.system_fences,
@@ -213,6 +244,17 @@ int main() {
               "complete");
   bool good = true;
   for (const Case& one : cases) good = print({one.name, one.expected}, measured(one)) && good;
+  // A signal after a put adds stores, and nothing else.
+  using device::AmoOp;
+  const SignalCase signals[] = {
+      {{"signal added", {1, 1, 2, 0, 3, 0, 0, 3 + 4, 1, 1}}, shared, 1, AmoOp::kAdd},
+      {{"signal set", {1, 1, 2, 0, 3, 0, 0, 3 + 5, 1, 1}}, shared, 1, AmoOp::kSet},
+      {{"signal added register", {1, 1, 1, 0, 3, 0, 0, 3 + 4, 1, 2}}, reg, 1, AmoOp::kAdd},
+      {{"signal added exclusive", {0, 0, 1, 0, 0, 2, 2, 3 + 4, 1, 1}}, exclusive, 1, AmoOp::kAdd},
+      {{"signal added warp", {1, 1, 1, 0, 3, 0, 0, 7 * kWarp, 1, 2}}, reg, kWarp, AmoOp::kAdd},
+      {{"signal set warp", {1, 1, 1, 0, 3, 0, 0, 8 * kWarp, 1, 2}}, reg, kWarp, AmoOp::kSet},
+  };
+  for (const SignalCase& one : signals) good = print(one.row, measured(one)) && good;
   const auto burst = [&](const Setup& setup, const Row& put, const Row& doorbell) {
     Queue queue(setup);
     const auto [of_put, of_doorbell] = queue.burst(3);
