@@ -131,11 +131,10 @@ template <class Coop>
 GSHMEM_OUTLINE void await_queues(Coop coop, const State& state, const char* call, int pe) {
   if (!state.nic.queues) return;
   const QueueRange range = queues_to(state, pe);
-  GSHMEM_NO_UNROLL
-  for (std::uint32_t at = range.first; (at = next_used(state, at, range.end)) < range.end; ++at) {
-    if (!nic::is_share(coop, at)) continue;
-    if (!queue_quiet(state, Queue(state.nic.queues + at), call)) return;
-  }
+  Wait wait;
+  begin_wait(wait, &state, nullptr, call);
+  nic::await_published(coop, wait, state.nic, range.first, range.end);
+  post_report(wait);
 }
 
 template <class Coop>

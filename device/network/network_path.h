@@ -437,9 +437,63 @@ GSHMEM_OUTLINE bool prove(const State& state, std::uint32_t index) {
   return post<Sharing::kNone>(posting, "network (proof)");
 }
 
-/// Waits until everything that the PE has posted is complete, or `wait.end` says why not. The
-/// threads of the group divide the queues between them; only queues that were ever used are
-/// checked. The group need not synchronize.
+/// The published entries of a queue, and how many are known to be complete: low bits, since they
+/// differ by far less than 2^28.
+struct Progress {
+  std::uint32_t published, done;
+  GSHMEM_FN explicit Progress(const QueueCursor& cursor)
+      : published(load_poll_low(&cursor.ready)), done(load_poll_low(&cursor.done)) {}
+  GSHMEM_FN bool is_complete() const {
+    const auto target = static_cast<std::uint32_t>(PublishedWord::target(published));
+    return static_cast<std::int32_t>((done - target) << PublishedWord::kBits) >= 0;
+  }
+};
+/// Returns the first of the queues [at, end) of the thread's share, among those in the bitmap, with
+/// entries that are not known to be complete; `end` if there is none. Nothing is acquired yet. Each
+/// answer takes 300 clocks, so a thread by itself asks for the progress of two queues at once.
+template <class Coop>
+GSHMEM_OUTLINE std::uint32_t find_pending(Coop coop, const std::uint32_t* bitmap,
+                                          const QueueCursor* cursors, std::uint32_t at,
+                                          std::uint32_t end) {
+  constexpr bool kByItself = std::is_base_of_v<Thread, Coop>;
+  GSHMEM_NO_UNROLL
+  for (; at < end; at = (at | 31) + 1) {
+    const std::uint32_t base = at & ~31u;
+    std::uint32_t used = load_relaxed(&bitmap[at / 32]) >> at % 32 << at % 32;
+    GSHMEM_NO_UNROLL
+    while (used != 0) {
+      const std::uint32_t first = base + lowest_bit(used);
+      used &= used - 1;
+      if (!kByItself && !is_share(coop, first)) continue;
+      // Without branches, since the second answer would be asked for after the first.
+      const std::uint32_t more = kByItself ? used : 0;
+      const std::uint32_t second = more != 0 ? base + lowest_bit(more) : first;
+      used ^= more & (0u - more);
+      const Progress one(cursors[first]), other = kByItself ? Progress(cursors[second]) : one;
+      const std::uint32_t pending = !one.is_complete()     ? first
+                                    : !other.is_complete() ? second
+                                                           : end;
+      if (pending < end) return pending;
+    }
+  }
+  return end;
+}
+/// Waits until everything that was published to the queues [at, end) before the call is complete,
+/// or `wait.end` says why not. The threads of a group divide the queues between them; only queues
+/// that were ever used are checked.
+template <class Coop>
+GSHMEM_FN void await_published(Coop coop, Wait& wait, const abi::NicView& nic, std::uint32_t at,
+                               std::uint32_t end) {
+  GSHMEM_NO_UNROLL
+  for (; (at = find_pending(coop, nic.used, nic.cursors, at, end)) < end; ++at) {
+    wait.queue = Queue(nic.queues + at);
+    if (!queue_await_all(wait, load_relaxed(&nic.cursors[at].ready))) return;
+  }
+  fence_acquire_system();  // another thread may have seen completions: cached data is dropped
+}
+
+/// Waits until everything that the PE has posted is complete, or `wait.end` says why not. The group
+/// need not synchronize.
 template <class Coop>
 GSHMEM_FN void try_quiet(Coop coop, Wait& wait, const State& state, const char* call) {
   begin_wait(wait, &state, nullptr, call);
@@ -447,12 +501,7 @@ GSHMEM_FN void try_quiet(Coop coop, Wait& wait, const State& state, const char* 
     flush_rails(coop, wait, 0, state.nic.count);
     if (!wait.good()) return;
   }
-  GSHMEM_NO_UNROLL
-  for (std::uint32_t at = 0; (at = next_used(state, at, state.nic.count)) < state.nic.count; ++at) {
-    if (!is_share(coop, at)) continue;
-    wait.queue = Queue(state.nic.queues + at);
-    if (!queue_try_quiet(wait)) break;
-  }
+  await_published(coop, wait, state.nic, 0, state.nic.count);
 }
 /// Returns false if it had to end early.
 template <class Coop>

@@ -452,7 +452,7 @@ GSHMEM_FN std::uint32_t next_used(const State& state, std::uint32_t at, std::uin
   while (at < end) {
     const std::uint32_t used = load_relaxed(&state.nic.used[at / 32]) >> at % 32;
     if (used != 0) {
-      at += highest_bit(used & (0u - used));
+      at += lowest_bit(used);
       break;
     }
     at = (at | 31) + 1;  // none until the next word
@@ -460,6 +460,11 @@ GSHMEM_FN std::uint32_t next_used(const State& state, std::uint32_t at, std::uin
   return at < end ? at : end;
 }
 
+/// Waits until everything up to a PublishedWord is complete at its target. Does not report.
+GSHMEM_FN bool queue_await_all(Wait& wait, std::uint64_t published) {
+  wait.target = PublishedWord::target(published);
+  return queue_await(wait);
+}
 /// Waits until everything that was published before the call is complete at its target. Does not
 /// report. If another thread has seen the completion already, it is not read again, since it may be
 /// in host memory. Data that the NIC has written before it is in memory, and the acquire drops
@@ -467,9 +472,8 @@ GSHMEM_FN std::uint32_t next_used(const State& state, std::uint32_t at, std::uin
 GSHMEM_FN bool queue_try_quiet(Wait& wait) {
   const std::uint64_t published = load_relaxed(&wait.queue.cursor()->ready);
   if (published == 0) return true;
-  wait.target = PublishedWord::target(published);
-  if (load_acquire_gpu(&wait.queue.cursor()->done) >= wait.target) return true;
-  return queue_await(wait);
+  const std::uint64_t done = load_acquire_gpu(&wait.queue.cursor()->done);
+  return done >= PublishedWord::target(published) || queue_await_all(wait, published);
 }
 
 /// Waits until everything that was published before the call is complete. Returns false if it had
