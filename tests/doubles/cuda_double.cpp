@@ -258,11 +258,24 @@ CUresult driver_version(int* version) {
   return *version = std::getenv("CUDA_DOUBLE_OLD") ? 12000 : 13000, CUDA_SUCCESS;
 }
 CUresult device_get(CUdevice* device, int number) { return *device = number, CUDA_SUCCESS; }
+/// Users of each primary context that had one. Without any it is destroyed, and stays current where
+/// it is.
+struct Primary {
+  std::atomic<int> users{0};
+  std::atomic<bool> had_one{false};
+} primaries[kDevices];
+bool is_destroyed(CUcontext context) {
+  if (number_of(context) >= kDevices) return false;
+  const Primary& primary = primaries[number_of(context)];
+  return primary.had_one && primary.users == 0;
+}
 CUresult retain(CUcontext* context, CUdevice device) {
+  ++primaries[device].users;
+  primaries[device].had_one = true;
   *context = reinterpret_cast<CUcontext>(&all_contexts[device]);
   return CUDA_SUCCESS;
 }
-CUresult release(CUdevice) { return CUDA_SUCCESS; }
+CUresult release(CUdevice device) { return --primaries[device].users, CUDA_SUCCESS; }
 CUresult create_context(CUcontext* context, unsigned, CUdevice device) {
   if (breaks_capture("cuCtxCreate")) return kCaptured;
   if (record().crowded) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -301,6 +314,7 @@ CUresult current(CUcontext* context) {
 }
 CUresult current_device(CUdevice* device) {
   if (contexts_of_thread.empty()) return CUDA_ERROR_INVALID_CONTEXT;
+  if (is_destroyed(contexts_of_thread.back())) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   return *device = device_of(contexts_of_thread.back()), CUDA_SUCCESS;
 }
 CUresult get_flags(unsigned* flags) {

@@ -12,6 +12,7 @@
 #include <cstring>
 #include <fstream>
 #include <mutex>
+#include <optional>
 
 namespace gshmem {
 namespace {
@@ -28,6 +29,20 @@ int device_count(const CudaDriver& cuda) {
   return count;
 }
 
+/// Returns the device of the context that is current on this thread. Nothing: there is no context
+/// any more. The primary one is destroyed with its last user, as the PE of an earlier job may be,
+/// and stays current. Source: CUDA driver API, cuDevicePrimaryCtxRelease.
+std::optional<CUdevice> current_device(const CudaDriver& cuda) {
+  CUcontext current = nullptr;
+  GSHMEM_CU(&cuda, cuCtxGetCurrent, &current);
+  if (!current) return {};
+  CUdevice device = 0;
+  const CUresult result = cuda.cuCtxGetDevice(&device);
+  if (result == CUDA_ERROR_CONTEXT_IS_DESTROYED || result == CUDA_ERROR_INVALID_CONTEXT) return {};
+  cuda.check(result, "cuCtxGetDevice");
+  return device;
+}
+
 int choose_device(const CudaDriver& cuda, int device, int local_rank) {
   const int count = device_count(cuda);
   require(
@@ -36,29 +51,23 @@ int choose_device(const CudaDriver& cuda, int device, int local_rank) {
                 "%d GPUs that this process sees",
                 device, count));
   if (device >= 0) return device;
-  CUcontext current = nullptr;
-  GSHMEM_CU(&cuda, cuCtxGetCurrent, &current);
-  if (!current) return local_rank % count;
-  CUdevice chosen = 0;
-  GSHMEM_CU(&cuda, cuCtxGetDevice, &chosen);
-  return chosen;
+  return current_device(cuda).value_or(local_rank % count);
 }
 
 /// The CUDA runtime uses only primary contexts, and kernels find their PE by it. An application
 /// that has made another context current would lose it. Errors: GSHMEMX_ERROR_NOT_SUPPORTED.
 void require_primary(const CudaDriver& cuda) {
+  const std::optional<CUdevice> device = current_device(cuda);
+  if (!device) return;
   CUcontext current = nullptr, primary = nullptr;
   GSHMEM_CU(&cuda, cuCtxGetCurrent, &current);
-  if (!current) return;
-  CUdevice device = 0;
-  GSHMEM_CU(&cuda, cuCtxGetDevice, &device);
-  GSHMEM_CU(&cuda, cuDevicePrimaryCtxRetain, &primary, device);
-  cuda.cuDevicePrimaryCtxRelease(device);
+  GSHMEM_CU(&cuda, cuDevicePrimaryCtxRetain, &primary, *device);
+  cuda.cuDevicePrimaryCtxRelease(*device);
   require(current == primary, GSHMEMX_ERROR_NOT_SUPPORTED,
           strprintf("the CUDA context that is current on this thread is not the primary one of GPU "
                     "%d (cuCtxCreate, or a green context), which gshmem and the CUDA runtime use; "
                     "call cudaSetDevice(%d) before, or pop it",
-                    device, device));
+                    *device, *device));
 }
 
 bool has_native_atomics(const CudaDriver& cuda, CUdevice device, CUdevice peer) {

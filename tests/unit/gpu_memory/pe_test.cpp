@@ -243,6 +243,19 @@ TEST_CASE("a_context_of_the_application_s_own_is_refused_and_stays_current") {
   check_driver();
 }
 
+TEST_CASE("a_job_follows_one_whose_context_was_destroyed_on_the_same_thread") {
+  four_gpus(kAlone);
+  std::thread([] {
+    CHECK(error_of_one_pe(1) == "no error");
+    CHECK(current_gpu() == 1);  // and no longer there
+    CHECK(error_of_one_pe(-1) == "no error");
+    CHECK(current_gpu() == 0);  // the one of its number on the host
+    CHECK(error_of_one_pe(3) == "no error");
+  }).join();
+  check_driver();
+  CHECK(heaps().clean());
+}
+
 TEST_CASE("kernels_know_a_pe_from_init_to_finalize") {
   four_gpus(kAlone);
   uploaded.clear();
