@@ -218,9 +218,13 @@ GSHMEM_FN void reduce_by_words(Coop coop, const TeamCall& call, Reducer reducer)
 }
 
 /// The words that a thread takes in rounds: its first one, the end, and the distance from round to
-/// round.
+/// round. All of it is in memory, so that the loads in flight have the registers.
 struct WordRounds {
   std::size_t at, end, step;
+  int members;
+  /// Bytes from this PE's copy of an address to that of the first member, and from a member's to
+  /// the next one's. `each` is 0 where heaps are not mapped in the order of the team.
+  std::int64_t first, each;
 };
 /// The rounds of a thread if all members map each other. A tile is four words of every lane of a
 /// warp: these are in flight at once for each member, at offsets known to the compiler.
@@ -231,6 +235,13 @@ inline constexpr int kTileWords = 4;
 template <class Coop>
 inline constexpr int kTileLanes = std::is_same_v<Coop, Thread> ? 1 : 32;
 
+/// Are the members' heaps mapped at one distance, each after that of the member before it?
+GSHMEM_FN bool has_even_steps(const TeamCall& call) {
+  const abi::Team& team = *call.team;
+  return !team.members && is_consecutive(*call.state, team.start) &&
+         is_consecutive(*call.state, team.start + (team.n_pes - 1) * team.stride);
+}
+
 /// Lanes of a partial warp have no tiles. It is in memory, to save registers of the caller.
 template <Result kResult, class W, class Coop>
 GSHMEM_OUTLINE void plan_rounds(Coop coop, const TeamCall& call, MappedRounds& plan) {
@@ -240,13 +251,44 @@ GSHMEM_OUTLINE void plan_rounds(Coop coop, const TeamCall& call, MappedRounds& p
   const std::size_t wide = wide_words(call);
   const Share mine(kResult, wide, *call.team);
   const std::size_t tiled = warps == 0 ? 0 : (mine.end - mine.first) / kTile * kTile;
-  plan.tiles = {mine.first + rank / kLane * kTile + rank % kLane,
-                mine.first + (rank / kLane < warps ? tiled : 0), warps * kTile};
-  plan.words = {mine.first + tiled + rank, mine.end, width};
+  const std::int64_t stride = has_even_steps(call) ? call.state->stride : 0;
+  const WordRounds none{0,
+                        0,
+                        0,
+                        call.team->n_pes,
+                        (call.team->start - call.state->my_pe) * stride,
+                        call.team->stride * stride};
+  plan = {none, none, none};
+  plan.tiles.at = mine.first + rank / kLane * kTile + rank % kLane;
+  plan.tiles.end = mine.first + (rank / kLane < warps ? tiled : 0);
+  plan.tiles.step = warps * kTile;
+  plan.words.at = mine.first + tiled + rank;
+  plan.words.end = mine.end;
+  plan.words.step = width;
   const std::size_t first = wide * kLanes<W>;
   const Share rest(kResult, call.bytes / sizeof(W) - first, *call.team);
-  plan.elements = {first + rest.first + rank, first + rest.end, width};
+  plan.elements.at = first + rest.first + rank;
+  plan.elements.end = first + rest.end;
+  plan.elements.step = width;
   keep_in_memory(plan);
+}
+
+/// Return the copy of word `at` of `array` at a member.
+template <class W>
+GSHMEM_OUTLINE W* member_word_by_table(const TeamCall& call, W* array, std::size_t at, int i) {
+  return peer_address(*call.state, array + at, team_pe(*call.team, i));
+}
+template <class W>
+GSHMEM_FN W* first_member_word(const TeamCall& call, const WordRounds& rounds, W* array) {
+  if (rounds.each == 0) return member_word_by_table(call, array, rounds.at, 0);
+  return byte_offset(array + rounds.at, rounds.first);
+}
+/// For a member i after the first one. `before` is the copy at the member before it.
+template <class W>
+GSHMEM_FN W* next_member_word(const TeamCall& call, const WordRounds& rounds, W* array, W* before,
+                              int i) {
+  if (rounds.each == 0) return member_word_by_table(call, array, rounds.at, i);
+  return byte_offset(before, rounds.each);
 }
 
 /// Combines kAtOnce words of every round, with distance kApart, for all or for this member. The
@@ -256,27 +298,32 @@ template <Result kResult, int kAtOnce, int kApart, class W, class Reducer>
 GSHMEM_OUTLINE void reduce_rounds(const TeamCall& call, Reducer reducer, WordRounds& rounds) {
   GSHMEM_NO_UNROLL
   for (; rounds.at < rounds.end; rounds.at += rounds.step) {
-    const auto load = [&](W(&word)[kAtOnce], int i) {
-      const W* const from = peer_address(
-          *call.state, static_cast<const W*>(call.source) + rounds.at, team_pe(*call.team, i));
+    const auto load = [&](W(&word)[kAtOnce], const W* from) {
       for (int k = 0; k < kAtOnce; ++k) word[k] = load_relaxed(from + k * kApart);
     };
-    const auto store = [&](const W(&word)[kAtOnce], int pe) {
-      W* const to = peer_address(*call.state, static_cast<W*>(call.dest) + rounds.at, pe);
+    const auto store = [&](const W(&word)[kAtOnce], W* to) {
       for (int k = 0; k < kAtOnce; ++k) store_relaxed(to + k * kApart, word[k]);
     };
+    const W* from = first_member_word(call, rounds, static_cast<const W*>(call.source));
     W sum[kAtOnce], more[kAtOnce];
-    load(sum, 0);
+    load(sum, from);
     GSHMEM_NO_UNROLL
-    for (int i = 1; i < call.team->n_pes; ++i) {
-      load(more, i);
+    for (int i = 1; i < rounds.members; ++i) {
+      from = next_member_word(call, rounds, static_cast<const W*>(call.source), from, i);
+      load(more, from);
       for (int k = 0; k < kAtOnce; ++k) sum[k] = reducer(sum[k], more[k]);
     }
+    W* const dest = static_cast<W*>(call.dest);
     if constexpr (kResult == Result::kForOne) {
-      store(sum, call.state->my_pe);
+      store(sum, dest + rounds.at);
     } else {
+      W* to = first_member_word(call, rounds, dest);
+      store(sum, to);
       GSHMEM_NO_UNROLL
-      for (int i = 0; i < call.team->n_pes; ++i) store(sum, team_pe(*call.team, i));
+      for (int i = 1; i < rounds.members; ++i) {
+        to = next_member_word(call, rounds, dest, to, i);
+        store(sum, to);
+      }
     }
     keep_in_memory(rounds);
   }

@@ -315,6 +315,32 @@ GSHMEM_FN bool copy_small(Coop coop, void* dst, const void* src, std::size_t byt
   return true;
 }
 
+/// Copies words of 16 bytes only, at most two per thread. Each instruction counts: a block of 1024
+/// has 8 warps for each of the units that issue them. (Block, 32 KiB put, both PEs on one
+/// H200: 1.68 us; by copy_words 1.88.)
+template <Read kRead, class Coop>
+GSHMEM_FN bool copy_two_words(Coop coop, char* dst, const char* src, std::size_t bytes) {
+  const std::uintptr_t all =
+      reinterpret_cast<std::uintptr_t>(dst) | reinterpret_cast<std::uintptr_t>(src) | bytes;
+  if (all % sizeof(Word16) != 0) return false;
+  const std::uint32_t step = static_cast<std::uint32_t>(coop.size()) * sizeof(Word16);
+  if (bytes > 2 * step) return false;
+  const std::uint32_t left = static_cast<std::uint32_t>(bytes);
+  const std::uint32_t at = static_cast<std::uint32_t>(coop.thread_rank()) * sizeof(Word16);
+  if (at >= left) return true;
+  Word16* const to = reinterpret_cast<Word16*>(dst + at);
+  const Word16* const from = reinterpret_cast<const Word16*>(src + at);
+  const Word16 first = copy_load<kRead>(from);
+  if (at + step < left) {
+    const Word16 second = copy_load<kRead>(advance(from, step));
+    store_bulk(to, first);
+    store_bulk(advance(to, step), second);
+  } else {
+    store_bulk(to, first);
+  }
+  return true;
+}
+
 /// Most copies consist of words of 16 bytes only.
 template <class Shape, Read kRead>
 GSHMEM_FN void copy_all_words(char* dst, const char* src, std::size_t bytes, int rank, int width) {
@@ -328,6 +354,7 @@ GSHMEM_FN void copy_all_words(char* dst, const char* src, std::size_t bytes, int
 template <Read kRead, class Coop>
 GSHMEM_OUTLINE void copy_on_gpu(Coop coop, char* dst, const char* src, std::size_t bytes) {
   using Shape = CopyShape<Coop>;
+  if (std::is_same_v<Coop, Block> && copy_two_words<kRead>(coop, dst, src, bytes)) return;
   if (std::is_same_v<Coop, Block> && copy_small<kRead>(coop, dst, src, bytes)) return;
 #if __CUDA_ARCH__ >= 900
   if constexpr (kHasEngine && Shape::smem_from != 0) {
