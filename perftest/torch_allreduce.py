@@ -91,7 +91,8 @@ def job(arguments):
             tensor = torch.empty(nbytes // dtype.itemsize, dtype=dtype, device=device)
             measure(arguments.backend.lower(), nbytes, lambda t=tensor: dist.all_reduce(t), tensor)
             continue
-        symm_mem.set_backend(arguments.backend)
+        if symm_mem.get_backend(device) != arguments.backend:  # torch does not find its own one by its name
+            symm_mem.set_backend(arguments.backend)
         tensor = symm_mem.empty(nbytes // dtype.itemsize, dtype=dtype, device=device)
         symm_mem.rendezvous(tensor, world)
         ops, symm = torch.ops.gshmem, torch.ops.symm_mem

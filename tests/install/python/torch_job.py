@@ -2,6 +2,7 @@
 
 STORE is a file that does not exist yet, for torch's own rendezvous.
 """
+import contextlib
 import gc
 import os
 import sys
@@ -218,14 +219,16 @@ want = [100 * pe + starts[pe] + row for pe in range(n) for row in range(pe + ran
 equal(room[:len(want), 0], [float(row) for row in want])
 equal(room[len(want):], torch.full((4 * n * n - len(want), 3), -1.0))
 
-# Threads with groups of their own, all of which have all ranks.
+# Threads with groups of their own, all of which have all ranks. Each has a stream of its own: in one stream the reductions
+# of two groups would come in another order on each rank.
 failed = []
 
 
 def reduce_often(group, own):
     try:
-        for step in range(50):
-            equal(ops.all_reduce_(own.fill_(rank + step), "sum", group.group_name), [sum(range(n)) + n * step] * 50)
+        with torch.cuda.stream(torch.cuda.Stream()) if device == "cuda" else contextlib.nullcontext():
+            for step in range(50):
+                equal(ops.all_reduce_(own.fill_(rank + step), "sum", group.group_name), [sum(range(n)) + n * step] * 50)
     except BaseException as error:
         failed.append(error)
 

@@ -28,11 +28,14 @@ def cache() -> Path:
 
 def _command() -> list[str]:
     folder = Path(torch.__file__).resolve().parent
+    # Torch's own one: a compiler that finds none but the archive would give the backend another, and text streams of the
+    # two do not mix in a process.
+    standard = [path for path in _paths._loaded("libstdc++.so") if os.path.exists(path)][:1]
     return [os.environ.get("CXX") or "c++", "-std=c++20", "-O2", "-fPIC", "-shared", "-fvisibility=hidden",
             f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}", f"-isystem{folder / 'include'}",
             f"-isystem{folder / 'include/torch/csrc/api/include'}", f"-I{_paths.get_include()}", str(_HERE / _SOURCES[0]),
             f"-L{folder / 'lib'}", "-Wl,--no-as-needed", "-ltorch", "-ltorch_cpu", "-lc10",
-            str(_paths.get_library_dir() / SONAME)]
+            str(_paths.get_library_dir() / SONAME), *standard]
 
 
 def _path(command: list[str]) -> Path:
