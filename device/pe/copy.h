@@ -330,13 +330,14 @@ GSHMEM_FN bool copy_two_words(Coop coop, char* dst, const char* src, std::size_t
   if (at >= left) return true;
   Word16* const to = reinterpret_cast<Word16*>(dst + at);
   const Word16* const from = reinterpret_cast<const Word16*>(src + at);
-  const Word16 first = copy_load<kRead>(from);
-  if (at + step < left) {
+  if (at + step <
+      left) {  // both are asked for before either is stored: of a peer each takes 0.9 us
+    const Word16 first = copy_load<kRead>(from);
     const Word16 second = copy_load<kRead>(advance(from, step));
     store_bulk(to, first);
     store_bulk(advance(to, step), second);
   } else {
-    store_bulk(to, first);
+    store_bulk(to, copy_load<kRead>(from));
   }
   return true;
 }
