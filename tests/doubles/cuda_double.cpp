@@ -134,7 +134,8 @@ CUresult start(CUstream handle, CUdeviceptr device, const void* host, std::size_
   if (!in_context("cuMemcpyAsync")) return CUDA_ERROR_INVALID_CONTEXT;
   CudaDouble& seen = record();
   const std::lock_guard lock(seen.mutex);
-  std::uint8_t* const view = view_of(device, bytes);
+  std::uint8_t* const view = is_allocated(device, bytes) ? reinterpret_cast<std::uint8_t*>(device)
+                                                         : view_of(device, bytes);
   if (view == nullptr) return violation("a copy outside of GPU memory", CUDA_ERROR_INVALID_VALUE);
   if (host != nullptr && !is_pinned(host, bytes)) {
     return violation("a copy with host memory that is not pinned", CUDA_ERROR_INVALID_VALUE);

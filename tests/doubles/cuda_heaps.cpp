@@ -1,6 +1,7 @@
 #include "tests/doubles/cuda_heaps.h"
 
 #include "host/runtime/gpu/grid_kernels.h"
+#include "host/runtime/gpu/list_kernel.h"
 
 #include <cuda.h>
 
@@ -65,6 +66,7 @@ CUresult attribute(int* value, CUdevice_attribute which, CUdevice) {
   if (static_cast<int>(which) == kFabricSupported) *value = seen.fabric_supported ? 1 : 0;
   if (static_cast<int>(which) == kMpsEnabled) *value = seen.mps ? 1 : 0;
   if (which == CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS) *value = seen.reaches_all ? 1 : 0;
+  if (which == CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED) *value = seen.no_pools ? 0 : 1;
   if (which == CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING) *value = seen.writes_ordering;
   return CUDA_SUCCESS;
 }
@@ -288,9 +290,11 @@ CUresult p2p_attribute(int* value, CUdevice_P2PAttribute which, CUdevice device,
   return *value = !atomics || seen.no_atomics.count({device, peer}) == 0, CUDA_SUCCESS;
 }
 CUresult load(CUmodule* module, const void*) { return *module = nullptr, CUDA_SUCCESS; }
-const CUfunction kServiceFunction = nullptr, kGridFunction = reinterpret_cast<CUfunction>(1);
+const CUfunction kServiceFunction = nullptr, kGridFunction = reinterpret_cast<CUfunction>(1),
+                 kListFunction = reinterpret_cast<CUfunction>(2);
 CUresult function_of(CUfunction* function, CUmodule, const char* name) {
   const bool is_grid = std::string_view(name).substr(0, 12) == "gshmem_grid_";
+  if (name == std::string_view(kListKernel)) return *function = kListFunction, CUDA_SUCCESS;
   return *function = is_grid ? kGridFunction : kServiceFunction, CUDA_SUCCESS;
 }
 /// Returns the request that the service kernel would have received.
@@ -308,17 +312,30 @@ bool makes_busy(const void* stream) {
   busy_streams.insert(stream);
   return busy_streams.size() > 1;
 }
-/// Kernels do nothing: a PE without any operation runs one at its end, which leaves zeros anyway.
-/// They report success for the proof of a queue at its beginning, and for collectives.
-CUresult launch(CUfunction function, unsigned, unsigned, unsigned, unsigned threads, unsigned,
-                unsigned, unsigned, CUstream stream, void** parameters, void**) {
+/// Moves the pieces for a mapped PE, whose `bytes` count those before them, too.
+void move_pieces(const ListRequest& request) {
+  const gshmemx_piece_t* const pieces = request.list != nullptr ? request.list : request.pieces;
+  for (std::uint32_t i = 0; i < request.count; ++i) {
+    const std::uint64_t before = i == 0 ? 0 : pieces[i - 1].bytes;
+    std::memcpy(pieces[i].dest, pieces[i].source, pieces[i].bytes - before);
+  }
+}
+/// Other kernels do nothing: a PE without any operation runs one at its end, which leaves zeros
+/// anyway. They report success for the proof of a queue at its beginning, and for collectives.
+CUresult launch(CUfunction function, unsigned blocks, unsigned, unsigned, unsigned threads,
+                unsigned, unsigned, unsigned, CUstream stream, void** parameters, void**) {
   const std::lock_guard lock(mutex);
   const ServiceRequest request = function == kGridFunction
                                      ? as_service(*static_cast<const GridRequest*>(parameters[1]))
                                      : *static_cast<const ServiceRequest*>(parameters[1]);
   if (request.answer != nullptr)
     *request.answer = request.call.kind == device::CallKind::kProve ? 1 : 0;
-  seen.in_streams.push_back({stream, true, threads, request, 0, 0, makes_busy(stream)});
+  seen.in_streams.push_back({stream, true, threads, request, 0, 0, makes_busy(stream), blocks});
+  if (function != kListFunction) return CUDA_SUCCESS;
+  const auto& list = *static_cast<const ListRequest*>(parameters[1]);
+  seen.in_streams.back().pieces = list.count;
+  seen.in_streams.back().reads_memory = list.list != nullptr;
+  if (seen.moves_lists) move_pieces(list);
   return CUDA_SUCCESS;
 }
 CUresult set_bytes(CUdeviceptr to, unsigned char value, std::size_t bytes, CUstream) {
@@ -361,6 +378,27 @@ CUresult free_memory(CUdeviceptr address) {
   return CUDA_SUCCESS;
 }
 
+CUresult create_pool(CUmemoryPool* pool, const CUmemPoolProps* properties) {
+  const std::lock_guard lock(mutex);
+  if (properties->location.type != CU_MEM_LOCATION_TYPE_DEVICE || seen.no_pools)
+    return violated("a pool of another kind");
+  ++seen.pools;
+  return *pool = reinterpret_cast<CUmemoryPool>(&seen), CUDA_SUCCESS;
+}
+CUresult destroy_pool(CUmemoryPool) { return --seen.pools, CUDA_SUCCESS; }
+CUresult set_pool(CUmemoryPool, CUmemPool_attribute, void*) { return CUDA_SUCCESS; }
+CUresult allocate_from_pool(CUdeviceptr* address, std::size_t bytes, CUmemoryPool, CUstream) {
+  if (seen.full_pools) return CUDA_ERROR_OUT_OF_MEMORY;
+  ++seen.from_pools;
+  ++seen.ever_from_pools;
+  return allocate(address, bytes);
+}
+/// Its memory has no use from now on, since launches have read it.
+CUresult free_in_stream(CUdeviceptr address, CUstream) {
+  --seen.from_pools;
+  return free_memory(address);
+}
+
 /// Ordinary memory is no register, and the driver says so (gpu_cuda.cpp register_page).
 CUresult register_host(void* page, std::size_t, unsigned flags) {
   if ((flags & CU_MEMHOSTREGISTER_IOMEMORY) != 0) return CUDA_ERROR_INVALID_VALUE;
@@ -396,6 +434,14 @@ bool is_of_gpu(std::uintptr_t address) {
   if (next != allocated.begin() && address - std::prev(next)->first < std::prev(next)->second)
     return true;
   return mapping_at(address) != mappings.end();
+}
+
+bool is_allocated(std::uintptr_t address, std::size_t bytes) {
+  const std::lock_guard lock(mutex);
+  const auto next = allocated.upper_bound(address);
+  if (next == allocated.begin()) return false;
+  const auto& [base, size] = *std::prev(next);
+  return address - base <= size && bytes <= size - (address - base);
 }
 
 void note_wait(const void* stream) {
@@ -441,6 +487,11 @@ void* find_in_heaps(const std::string& name) {
       {"cuMemHostGetDevicePointer", address_of(device_pointer)},
       {"cuMemAlloc", address_of(allocate)},
       {"cuMemFree", address_of(free_memory)},
+      {"cuMemPoolCreate", address_of(create_pool)},
+      {"cuMemPoolDestroy", address_of(destroy_pool)},
+      {"cuMemPoolSetAttribute", address_of(set_pool)},
+      {"cuMemAllocFromPoolAsync", address_of(allocate_from_pool)},
+      {"cuMemFreeAsync", address_of(free_in_stream)},
       {"cuMemsetD8Async", address_of(set_bytes)},
       {"cuMemcpyBatchAsync", std::getenv("CUDA_DOUBLE_OLD") ? nullptr : address_of(copy_batch)},
       {"cuMemsetD32Async", address_of(set_words)},

@@ -15,14 +15,17 @@
 
 namespace gshmem::test {
 
-/// A launch of the service kernel or of a kernel of collectives, or a copy, in a stream.
+/// A launch of the service kernel or of a kernel of collectives or lists, or a copy, in a stream.
 struct InStream {
   const void* stream;
   bool is_launch;
-  unsigned threads;         ///< for a launch
-  ServiceRequest request;   ///< for a launch; of collectives: as for the service kernel
-  std::uint64_t to, bytes;  ///< for a copy
-  bool beside_others;       ///< other streams had work that no call had waited for
+  unsigned threads;           ///< for a launch
+  ServiceRequest request;     ///< for a launch; of collectives: as for the service kernel
+  std::uint64_t to, bytes;    ///< for a copy
+  bool beside_others;         ///< other streams had work that no call had waited for
+  unsigned blocks = 0;        ///< for a launch
+  unsigned pieces = 0;        ///< for a launch of the kernel of lists
+  bool reads_memory = false;  ///< for that launch: the pieces are not parameters
 };
 
 struct CudaHeaps {
@@ -32,6 +35,9 @@ struct CudaHeaps {
   bool mps = false;                   ///< contexts are shared through MPS
   bool reaches_all = false;           ///< GPUs reach any memory of the process
   bool registered_by_others = false;  ///< every host page is registered already
+  bool moves_lists = false;           ///< the kernel of lists moves pieces of a PE's own memory
+  bool no_pools = false;              ///< GPUs have no memory pools
+  bool full_pools = false;            ///< no memory is left for pools
   int writes_ordering = 200;          ///< CU_GPU_DIRECT_RDMA_WRITES_ORDERING_ALL_DEVICES
   std::set<int> without_channel;      ///< cuMemCreate with a fabric handle is not permitted
   std::set<int> full;                 ///< GPUs without free memory
@@ -44,6 +50,8 @@ struct CudaHeaps {
   int with_fabric = 0, without_fabric = 0;                     ///< cuMemCreate
   int fd_imports = 0, fabric_imports = 0;                      ///< successful imports
   int handles = 0, mappings = 0, ranges = 0, allocations = 0;  ///< current numbers
+  int pools = 0, from_pools = 0;  ///< current numbers; the second is in `allocations`, too
+  int ever_from_pools = 0;        ///< allocations
   int registered = 0, ever_registered = 0;  ///< host pages (cuMemHostRegister): now, and ever
   std::vector<InStream> in_streams;         ///< since reset
   std::vector<std::string> violations;      ///< violations of the driver's contract
@@ -51,7 +59,7 @@ struct CudaHeaps {
   void reset() { *this = CudaHeaps(); }
   [[nodiscard]] bool clean() const {
     return handles == 0 && mappings == 0 && ranges == 0 && allocations == 0 && registered == 0 &&
-           violations.empty();
+           pools == 0 && violations.empty();
   }
 };
 
@@ -60,6 +68,8 @@ using CudaHeapsRecord = CudaHeaps*();
 
 /// Is the address in a heap, or in other memory of a GPU?
 bool is_of_gpu(std::uintptr_t address);
+/// Is the range in memory of a GPU outside of heaps?
+bool is_allocated(std::uintptr_t address, std::size_t bytes);
 /// Was a collective launched in the stream since the last reset?
 bool has_collective(const void* stream);
 /// Records that a call has waited for the stream.

@@ -440,6 +440,25 @@ SPMD_TEST(long_lists_on_streams_move_their_bytes) {
   }
 }
 
+/// The copy of the list to the GPU may not wait for what is in the stream, which waits for this
+/// thread. There are more pieces than one copy takes.
+SPMD_TEST(long_list_on_a_stream_that_waits_for_the_caller_returns) {
+  if (!pe.on_gpu()) return pe.skip(kNoStreams);
+  if (streams_hold_each_other_up(pe)) return;
+  const Stream stream(pe);
+  SymmetricArray<std::uint64_t> word(1);
+  word.write(std::vector<std::uint64_t>{0}, pe.me());
+  ListMemory memory(pe, parts_of_one_size(50'000, 16));
+  std::uint64_t signalled = 0;
+  memory.begin(pe);
+  gshmemx_signal_wait_until_on_stream(word.data(), GSHMEM_CMP_EQ, 1, stream.get());
+  make_call(ListOp::kPutvSignal, memory.pieces(memory.dest(), memory.source()), memory.signal(),
+            pe.next(), 2, stream.get());
+  gshmem_uint64_p(word.data(), 1, pe.me());
+  stream.finish();
+  check_call(pe, memory, ListOp::kPutvSignal, signalled);
+}
+
 SPMD_TEST(lists_on_the_context_of_a_team_name_pes_by_its_numbers) {
   if (pe.n() < 2) return pe.skip("a team without PE 0 needs two PEs");
   gshmem_team_t team = GSHMEM_TEAM_INVALID;

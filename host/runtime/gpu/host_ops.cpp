@@ -44,10 +44,14 @@ CudaHostOps::CudaHostOps(const CudaDriver& cuda, CUcontext context)
   load_service();
   load_collectives();
   load_list_kernel();
+  prepare_uploads();
 }
 
 CudaHostOps::~CudaHostOps() {
   if (list_module_) cuda_.cuModuleUnload(list_module_);
+  if (list_pool_) cuda_.cuMemPoolDestroy(list_pool_);
+  if (pinned_list_) cuda_.cuMemFreeHost(pinned_list_);
+  if (upload_stream_) cuda_.cuStreamDestroy(upload_stream_);
   if (collectives_) cuda_.cuModuleUnload(collectives_);
   if (service_) cuda_.cuModuleUnload(service_);
   if (word_) cuda_.cuMemFreeHost(word_);

@@ -12,6 +12,7 @@
 #include "host/base/error.h"
 #include "host/base/gpu_mapping.h"
 #include "host/runtime/gpu/grid_kernels.h"
+#include "host/runtime/gpu/list_kernel.h"
 #include "host/runtime/gpu/service.h"
 
 #include <atomic>
@@ -73,6 +74,9 @@ class CudaHostOps final : public device::HostOps {
   void copy_list(CUstream stream, const device::Call& call);
   [[nodiscard]] bool copy_batch(CUstream stream, std::vector<CUdeviceptr>& to,
                                 std::vector<CUdeviceptr>& from, std::vector<std::size_t>& sizes);
+  [[nodiscard]] bool uploads_in(CUstream stream) const;
+  void launch_request(CUstream stream, ListRequest& request, std::uint64_t total) const;
+  void launch_uploaded(CUstream stream, ListRequest& request, std::uint32_t count) const;
   template <class IsWanted>
   void launch_list(CUstream stream, const device::Call& call, const IsWanted& is_wanted);
   [[nodiscard]] bool is_named(const void* memory, std::size_t bytes) const;
@@ -119,6 +123,7 @@ class CudaHostOps final : public device::HostOps {
   void load_service();
   void load_collectives();
   void load_list_kernel();
+  void prepare_uploads();
   [[nodiscard]] CUfunction grid_kernel(const device::Call& call) const;
   void launch_grid(CUstream stream, CUfunction kernel, GridRequest& request, std::uint64_t blocks,
                    std::uint64_t threads);
@@ -136,6 +141,12 @@ class CudaHostOps final : public device::HostOps {
   CUmodule list_module_ = nullptr;
   CUfunction list_kernel_ = nullptr;
   bool has_list_kernel_ = false;
+  /// For lists that are too long for parameters. Their memory is of a pool of the library, null if
+  /// the GPU has no pools. A stream without kernels copies them there from pinned memory.
+  CUmemoryPool list_pool_ = nullptr;
+  CUstream upload_stream_ = nullptr;
+  gshmemx_piece_t* pinned_list_ = nullptr;  ///< kMostUploaded pieces, under upload_mutex_
+  std::mutex upload_mutex_;
   CUfunction move_kernel_ = nullptr, sync_kernel_ = nullptr;
   CUfunction reduce_kernels_[device::kReduceOps][device::kElementTypes] = {};
   unsigned most_blocks_ = 1;

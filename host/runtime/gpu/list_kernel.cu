@@ -10,8 +10,9 @@ extern "C" __global__ void __launch_bounds__(gshmem::kListThreads)
                 const __grid_constant__ gshmem::ListRequest request) {
   using namespace gshmem::device;
   const Call& call = request.service.call;
+  const Piece* const pieces = request.list ? request.list : request.pieces;
   const ListCall list{&state,          request.service.name,
-                      request.pieces,  request.count,
+                      pieces,          request.count,
                       call.pe,         call.kind == CallKind::kPutv,
                       call.waits != 0, call.signal != nullptr,
                       call.op,         call.signal,

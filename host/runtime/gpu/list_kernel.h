@@ -1,6 +1,7 @@
 // The requests of the host to the kernel of lists of pieces; shared by list_ops.cpp and
 // list_kernel.cu. The pieces are parameters of the kernel: so a graph keeps them, and no memory has
-// to live until the kernel has ended. How many there may be depends on the version of cuda.h.
+// to live until the kernel has ended. How many there may be depends on the version of cuda.h. The
+// pieces of longer lists are in GPU memory, unless a graph has to keep them.
 #pragma once
 
 #include "host/runtime/gpu/service.h"
@@ -24,13 +25,17 @@ inline constexpr std::uint32_t kMostPieces = static_cast<std::uint32_t>(
     sizeof(gshmemx_piece_t));
 
 struct ListRequest {
-  ServiceRequest service;  ///< `call.source` and `call.bytes` are not used
+  ServiceRequest service;       ///< `call.source` and `call.bytes` are not used
+  const gshmemx_piece_t* list;  ///< in GPU memory; null: `pieces`
   std::uint32_t count;
   /// For a mapped PE, `bytes` of a piece counts those of the pieces before it, too.
   gshmemx_piece_t pieces[kMostPieces];
 };
 static_assert(offsetof(ListRequest, service) == 0);
 static_assert(sizeof(abi::DeviceState) + 16 + sizeof(ListRequest) <= kParameterBytes);
+
+/// The most pieces in GPU memory that one launch moves.
+inline constexpr std::uint32_t kMostUploaded = (1 << 20) / sizeof(gshmemx_piece_t);
 
 inline constexpr char kListKernel[] = "gshmem_list";
 inline constexpr unsigned kListThreads = 1024;     ///< threads of a block, for a mapped PE

@@ -1,14 +1,15 @@
 // Lists of pieces of host threads and streams. Neighbours in a list that are neighbours in the heap
 // on both sides become one piece. Mapped PEs are reached by the copy engine or by a kernel, as the
 // caller says; over a network the kernel posts the pieces, whose local sides must be memory that
-// the network reaches.
+// the network reaches. Longer lists than the kernel's parameters hold are copied to GPU memory
+// first, except in a capture and over a network.
 #include "host/runtime/gpu/host_ops.h"
-#include "host/runtime/gpu/list_kernel.h"
 
 #include <gshmem/device/pe/p2p.h>
 
 #include <algorithm>
 #include <memory>
+#include <mutex>
 #include <span>
 
 namespace gshmem {
@@ -41,6 +42,9 @@ Call signal_after(const Call& call) {
   return signal;
 }
 
+/// Bytes that the pool keeps between calls.
+constexpr cuuint64_t kKeptBytes = 64 << 20;
+
 }  // namespace
 
 /// Older drivers refuse the parameters of the kernel.
@@ -51,6 +55,45 @@ void CudaHostOps::load_list_kernel() {
   GSHMEM_CU(&cuda_, cuModuleLoadData, &list_module_, gshmem_list_kernel_image);
   GSHMEM_CU(&cuda_, cuModuleGetFunction, &list_kernel_, list_module_, kListKernel);
   has_list_kernel_ = true;
+}
+
+/// The pool is the library's own, so that it keeps memory between calls, and no allocation waits
+/// for kernels of the program: another stream's memory is reused only when it is free.
+void CudaHostOps::prepare_uploads() {
+  CUdevice device = 0;
+  int has_pools = 0;
+  GSHMEM_CU(&cuda_, cuCtxGetDevice, &device);
+  GSHMEM_CU(&cuda_, cuDeviceGetAttribute, &has_pools, CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED,
+            device);
+  if (has_pools == 0 || !has_list_kernel_) return;
+  CUmemPoolProps properties{};
+  properties.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+  properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  properties.location.id = device;
+  cuuint64_t kept = kKeptBytes;
+  int waits = 0;
+  if (cuda_.cuMemPoolCreate(&list_pool_, &properties) != CUDA_SUCCESS) {
+    list_pool_ = nullptr;
+    return;
+  }
+  GSHMEM_CU(&cuda_, cuMemPoolSetAttribute, list_pool_, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &kept);
+  GSHMEM_CU(&cuda_, cuMemPoolSetAttribute, list_pool_,
+            CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES, &waits);
+  GSHMEM_CU(&cuda_, cuStreamCreate, &upload_stream_, CU_STREAM_NON_BLOCKING);
+  void* pinned = nullptr;
+  GSHMEM_CU(&cuda_, cuMemHostAlloc, &pinned, kMostUploaded * sizeof(gshmemx_piece_t),
+            CU_MEMHOSTALLOC_PORTABLE);
+  pinned_list_ = static_cast<gshmemx_piece_t*>(pinned);
+}
+
+/// A graph keeps the parameters of its kernels only.
+bool CudaHostOps::uploads_in(CUstream stream) const {
+  if (list_pool_ == nullptr) return false;
+  CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;
+  const CUresult result = cuda_.cuStreamIsCapturing(stream, &capture);
+  if (is_capture_error(result)) return false;
+  cuda_.check(result, "cuStreamIsCapturing");
+  return capture == CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
 bool CudaHostOps::reads(const void* memory) {
@@ -168,36 +211,82 @@ bool CudaHostOps::copy_batch(CUstream stream, std::vector<CUdeviceptr>& to,
   return true;
 }
 
-/// Launches the kernel for the pieces of `call` that `is_wanted` accepts, as often as its
-/// parameters require. It does not update the signal.
+/// `total` counts the bytes of the pieces, for a mapped PE.
+void CudaHostOps::launch_request(CUstream stream, ListRequest& request, std::uint64_t total) const {
+  const Call& call = request.service.call;
+  const bool mapped = device::is_mapped(state_, call.pe);
+  const std::uint64_t share = kListThreads / 32 * kListShare;
+  const std::uint64_t useful = (total + share - 1) / share;
+  const auto blocks = static_cast<unsigned>(
+      std::clamp<std::uint64_t>(useful, 1, static_cast<std::uint64_t>(std::max(call.blocks, 1))));
+  abi::DeviceState state = state_;
+  void* parameters[] = {&state, &request};
+  GSHMEM_CU(&cuda_, cuLaunchKernel, list_kernel_, mapped ? blocks : 1, 1, 1,
+            mapped ? kListThreads : kPostingThreads, 1, 1, 0, stream, parameters, nullptr);
+}
+
+/// Launches the kernel for the first pieces of the pinned memory. They are in GPU memory when the
+/// kernel is launched. The copy waits neither for the stream nor for kernels: from pageable memory
+/// and in `stream` it could. Without memory the pieces are parameters.
+void CudaHostOps::launch_uploaded(CUstream stream, ListRequest& request,
+                                  std::uint32_t count) const {
+  CUdeviceptr memory = 0;
+  const std::size_t bytes = count * sizeof(gshmemx_piece_t);
+  if (cuda_.cuMemAllocFromPoolAsync(&memory, bytes, list_pool_, upload_stream_) == CUDA_SUCCESS) {
+    const auto free = [&](void*) { (void)cuda_.cuMemFreeAsync(memory, stream); };
+    const std::unique_ptr<void, decltype(free)> freed(reinterpret_cast<void*>(memory), free);
+    GSHMEM_CU(&cuda_, cuMemcpyHtoDAsync, memory, pinned_list_, bytes, upload_stream_);
+    GSHMEM_CU(&cuda_, cuStreamSynchronize, upload_stream_);
+    request.list = reinterpret_cast<const gshmemx_piece_t*>(memory);
+    request.count = count;
+    return launch_request(stream, request, pinned_list_[count - 1].bytes);
+  }
+  request.list = nullptr;
+  std::uint64_t before = 0;
+  for (std::uint32_t first = 0; first < count; first += request.count) {
+    request.count = std::min(kMostPieces, count - first);
+    std::copy_n(pinned_list_ + first, request.count, request.pieces);
+    for (std::uint32_t i = 0; i < request.count; ++i) request.pieces[i].bytes -= before;
+    const std::uint64_t total = request.pieces[request.count - 1].bytes;
+    launch_request(stream, request, total);
+    before += total;
+  }
+}
+
+/// Launches the kernel for the pieces of `call` that `is_wanted` accepts, as often as their number
+/// requires. It does not update the signal.
 template <class IsWanted>
 void CudaHostOps::launch_list(CUstream stream, const Call& call, const IsWanted& is_wanted) {
   const bool mapped = device::is_mapped(state_, call.pe);
   const auto request =
-      std::make_unique<ListRequest>(ListRequest{ServiceRequest{call, nullptr, ""}, 0, {}});
+      std::make_unique<ListRequest>(ListRequest{ServiceRequest{call, nullptr, ""}, nullptr, 0, {}});
   device::copy_text(request->service.name, call.name, sizeof(request->service.name));
   request->service.call.context = nullptr;  // the kernel uses `state` instead
   request->service.call.signal = nullptr;
   if (call.signal) request->service.call.waits = 1;  // the signal follows
-  abi::DeviceState state = state_;
+  const bool uploads = mapped && call.bytes > kMostPieces && uploads_in(stream);
+  std::unique_lock lock(upload_mutex_, std::defer_lock);
+  if (uploads) lock.lock();
+  gshmemx_piece_t* const pieces = uploads ? pinned_list_ : request->pieces;
+  const std::uint32_t most = uploads ? kMostUploaded : kMostPieces;
+  std::uint32_t count = 0;
   std::uint64_t total = 0;
   const auto launch_pieces = [&] {
-    if (request->count == 0) return;
-    const std::uint64_t share = kListThreads / 32 * kListShare;
-    const std::uint64_t useful = (total + share - 1) / share;
-    const auto blocks = static_cast<unsigned>(
-        std::clamp<std::uint64_t>(useful, 1, static_cast<std::uint64_t>(std::max(call.blocks, 1))));
-    void* parameters[] = {&state, request.get()};
-    GSHMEM_CU(&cuda_, cuLaunchKernel, list_kernel_, mapped ? blocks : 1, 1, 1,
-              mapped ? kListThreads : kPostingThreads, 1, 1, 0, stream, parameters, nullptr);
-    request->count = 0;
+    if (count == 0) return;
+    if (uploads) {
+      launch_uploaded(stream, *request, count);
+    } else {
+      request->count = count;
+      launch_request(stream, *request, total);
+    }
+    count = 0;
     total = 0;
   };
   for_each_merged(call, [&](const gshmemx_piece_t& piece) {
     if (!is_wanted(piece)) return;
     total += piece.bytes;
-    request->pieces[request->count++] = {piece.dest, piece.source, mapped ? total : piece.bytes};
-    if (request->count == kMostPieces) launch_pieces();
+    pieces[count++] = {piece.dest, piece.source, mapped ? total : piece.bytes};
+    if (count == most) launch_pieces();
   });
   launch_pieces();
 }

@@ -1,5 +1,6 @@
 // Call records in streams of the application. All work is done in the stream: nothing waits, no
-// memory is used that a later call reuses, and nothing is called that a capture refuses.
+// memory is used that a later call reuses, and nothing is called that a capture refuses. The only
+// exception is a long list (list_ops.cpp), which waits until the copy engine has copied it.
 #include "host/runtime/gpu/host_ops.h"
 
 #include <gshmem/device/pe/p2p.h>

@@ -4,11 +4,13 @@
 #include <gshmem/gshmem.hpp>
 
 #include "host/base/cuda_driver.h"
+#include "host/runtime/gpu/list_kernel.h"
 #include "tests/unit/gpu_memory/four_gpus.h"
 
 #include <catch2/catch.hpp>
 
 #include <cstdlib>
+#include <cstring>
 #include <functional>
 #include <map>
 #include <string>
@@ -32,7 +34,8 @@ gshmemx_stream_t stream(int device, bool captured = false) {
 /// A job of one PE on one of four GPUs.
 class Job {
  public:
-  explicit Job(bool reaches_all = false) : runtime_(start(reaches_all)), memory_(3 << 20) {}
+  explicit Job(bool reaches_all = false, bool no_pools = false)
+      : runtime_(start(reaches_all, no_pools)), memory_(3 << 20) {}
   [[nodiscard]] char* at(std::size_t bytes) { return memory_.data() + bytes; }
   template <class T>
   [[nodiscard]] T* as(std::size_t bytes) {
@@ -50,8 +53,9 @@ class Job {
   }
 
  private:
-  static Runtime start(bool reaches_all) {
+  static Runtime start(bool reaches_all, bool no_pools) {
     heaps().reset();
+    heaps().no_pools = no_pools;
     heaps().reaches_all = reaches_all;
     heaps().gpus = 4;
     cuda_double().reset();
@@ -186,6 +190,128 @@ TEST_CASE("lists_are_copies_or_launches_in_their_stream") {
   gshmemx_putv_on_stream(list.data(), list.size(), 0, 0, nullptr);
   CHECK(heaps().in_streams.size() == 2);
   CHECK(heaps().violations.empty());
+}
+
+/// A list of `count` pieces of 24 bytes, no two of which are neighbours, and the memory of a job.
+struct LongList {
+  static constexpr std::size_t kPiece = 24, kStep = 32, kTo = 3 << 19;
+  std::vector<gshmemx_piece_t> pieces;
+  LongList(Job& job, std::size_t count) {
+    heaps().moves_lists = true;
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::size_t at = (count - 1 - i) * kStep;
+      pieces.push_back({job.at(kTo + at), job.at(at), kPiece});
+      test::fill(job.as<std::uint8_t>(at), kPiece, static_cast<unsigned>(i));
+      std::memset(job.at(kTo + at), 0, kStep);
+    }
+  }
+  /// Returns the launches of a put of the list by `num_blocks` blocks, which moved all bytes of it
+  /// and no other.
+  std::vector<test::InStream> put_in(gshmemx_stream_t stream, int num_blocks) {
+    heaps().in_streams.clear();
+    gshmemx_putv_on_stream(pieces.data(), pieces.size(), 0, num_blocks, stream);
+    std::size_t wrong = 0;
+    for (const gshmemx_piece_t& piece : pieces) {
+      const char gap[kStep - kPiece] = {};
+      wrong += std::memcmp(piece.dest, piece.source, kPiece) != 0;
+      wrong += std::memcmp(static_cast<char*>(piece.dest) + kPiece, gap, sizeof(gap)) != 0;
+      std::memset(piece.dest, 0, kPiece);
+    }
+    CHECK(wrong == 0);
+    for (const test::InStream& one : heaps().in_streams) {
+      CHECK((one.is_launch && one.stream == stream));
+      CHECK(one.threads == kListThreads);
+    }
+    CHECK(heaps().from_pools == 0);  // all of it is free again
+    CHECK(heaps().violations.empty());
+    test::require_no_violations();
+    return heaps().in_streams;
+  }
+};
+
+TEST_CASE("long_list_is_one_launch_that_reads_gpu_memory") {
+  Job job;
+  LongList list(job, 45'000);  // more than two launches hold, of parameters or of memory
+  const auto handle = [](std::uintptr_t number) {
+    return reinterpret_cast<gshmemx_stream_t>(number);
+  };
+  for (gshmemx_stream_t in : {stream(kGpu), handle(0), handle(1), handle(2)}) {
+    const int before = heaps().ever_from_pools;
+    const auto launches = list.put_in(in, 8);
+    REQUIRE(launches.size() == 2);
+    CHECK((launches[0].reads_memory && launches[0].pieces == kMostUploaded));
+    CHECK((launches[1].reads_memory && launches[1].pieces == 45'000 - kMostUploaded));
+    CHECK(heaps().ever_from_pools == before + 2);
+  }
+  list.pieces.resize(kMostPieces + 1);
+  const auto one = list.put_in(stream(kGpu), 8);
+  REQUIRE(one.size() == 1);
+  CHECK((one[0].reads_memory && one[0].pieces == kMostPieces + 1));
+}
+
+TEST_CASE("pieces_are_parameters_of_short_lists_in_captures_and_without_memory") {
+  Job job;
+  LongList list(job, 3 * kMostPieces - 5);
+  const auto check_parameters = [&](const std::vector<test::InStream>& launches) {
+    REQUIRE(launches.size() == 3);
+    for (const test::InStream& launch : launches) CHECK_FALSE(launch.reads_memory);
+    CHECK((launches[0].pieces == kMostPieces && launches[2].pieces == kMostPieces - 5));
+    CHECK(heaps().ever_from_pools == 0);
+  };
+  check_parameters(list.put_in(stream(kGpu, true), 8));
+  cuda_double().capturing = true;  // by another thread: the legacy stream may be used no more
+  check_parameters(list.put_in(CU_STREAM_LEGACY, 8));
+  cuda_double().capturing = false;
+  heaps().full_pools = true;
+  check_parameters(list.put_in(stream(kGpu), 8));
+  heaps().full_pools = false;
+  list.pieces.resize(kMostPieces);
+  const auto one = list.put_in(stream(kGpu), 8);
+  REQUIRE(one.size() == 1);
+  CHECK_FALSE(one[0].reads_memory);
+}
+
+TEST_CASE("pieces_are_parameters_where_gpus_have_no_pools") {
+  Job job(false, true);
+  CHECK(heaps().pools == 0);
+  LongList list(job, 2 * kMostPieces);
+  const auto launches = list.put_in(stream(kGpu), 8);
+  REQUIRE(launches.size() == 2);
+  CHECK_FALSE((launches[0].reads_memory || launches[1].reads_memory));
+}
+
+TEST_CASE("copy_of_a_long_list_that_fails_frees_its_memory") {
+  Job job;
+  LongList list(job, 2 * kMostPieces);
+  cuda_double().failing_to_device = 1;
+  heaps().in_streams.clear();
+  gshmemx_putv_on_stream(list.pieces.data(), list.pieces.size(), 0, 8, stream(kGpu));
+  CHECK(heaps().in_streams.empty());
+  CHECK((heaps().ever_from_pools == 1 && heaps().from_pools == 0));
+  gshmemx_fault_t fault{};
+  CHECK(gshmemx_last_fault(&fault) == GSHMEMX_ERROR_CUDA);
+  CHECK_THAT(fault.message, Catch::Contains("cuMemcpyHtoDAsync"));
+}
+
+// A block has 32 warps, for each of which 4 KiB are enough.
+TEST_CASE("list_in_a_stream_has_as_many_blocks_as_the_caller_says_unless_it_is_small") {
+  Job job;
+  constexpr std::size_t kOfBlock = 32 * 4096;
+  const auto blocks = [&](std::size_t bytes, int num_blocks) {
+    const gshmemx_piece_t piece{job.at(3 << 19), job.at(0), bytes};
+    const auto left = job.left_by(
+        [&](gshmemx_stream_t s) { gshmemx_putv_on_stream(&piece, 1, 0, num_blocks, s); });
+    REQUIRE(left.size() == 1);
+    return left[0].blocks;
+  };
+  CHECK(blocks(8 * kOfBlock, 8) == 8);
+  CHECK(blocks(8 * kOfBlock, 2) == 2);
+  CHECK(blocks(7 * kOfBlock + 1, 8) == 8);
+  CHECK(blocks(7 * kOfBlock, 8) == 7);
+  CHECK(blocks(16, 8) == 1);
+  LongList list(job, 45'000);
+  CHECK(list.put_in(stream(kGpu), 8)[0].blocks == 8);
+  CHECK(list.put_in(stream(kGpu), 5)[0].blocks == 5);
 }
 
 TEST_CASE("neighbours_in_a_list_that_may_be_two_allocations_are_two_copies") {
