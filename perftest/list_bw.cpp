@@ -1,8 +1,9 @@
 // Bandwidth of lists of pieces (gshmemx_putv, gshmemx_getv): on a stream by the copy engine and by
 // a few blocks, by a host thread, and by the blocks of a kernel. Pieces are in shuffled order, so
 // that no two neighbours of a list are neighbours in memory. The first row is one large put on a
-// stream, with which summaries compare the others. In CPU mode there are no streams, and fewer
-// pieces.
+// stream, with which summaries compare the others. Summaries give also the time until a call
+// returns in an idle stream, the shortest of all repetitions. In CPU mode there are no streams, and
+// fewer pieces.
 #include "perftest/common/gpu.h"
 #include "perftest/common/run.h"
 
@@ -95,24 +96,31 @@ class Lists {
   void measure(bool gets, const std::string& scope, int blocks, const Call& call) {
     const std::string name = gets ? "getv" : "putv";
     const double us_per_byte = measure_calls(name, bytes_, count_, scope, blocks, gets, call);
+    const double call_us = bench_.gather(shortest_call_us_)[0];
     if (us_per_byte == 0 || reference_ == 0) return;
-    bench_.add_summary(name + " " + std::to_string(bytes_) + " B, " + scope +
-                           (scope == "stream" ? " of " + std::to_string(blocks) + " blocks" : ""),
-                       std::to_string(static_cast<int>(100 * reference_ / us_per_byte + 0.5)) +
-                           " % of the large put");
+    const std::string key = name + " " + std::to_string(bytes_) + " B, " + scope +
+                            (scope == "stream" ? " of " + std::to_string(blocks) + " blocks" : "");
+    bench_.add_summary(key, std::to_string(static_cast<int>(100 * reference_ / us_per_byte + 0.5)) +
+                                " % of the large put, " +
+                                std::to_string(static_cast<int>(call_us + 0.5)) +
+                                " us until a call returns");
   }
   /// Returns microseconds per byte.
   template <class Call>
   double measure_calls(const std::string& name, std::size_t bytes, std::size_t count,
                        const std::string& scope, int blocks, bool gets, const Call& call) {
     exchange_.prepare(bytes * count);
+    shortest_call_us_ = 0;
     const Measurement measured =
         bench_.repeat([&](std::uint64_t, unsigned warmup, unsigned iters) -> double {
           if (!bench_.role().is_active()) return 0;
           for (unsigned i = 0; i < warmup; ++i) call();
           finish();
           const std::uint64_t start = gshmem::device::now_ns();
-          for (unsigned i = 0; i < iters; ++i) call();
+          for (unsigned i = 0; i < iters; ++i) {
+            call();
+            if (i == 0) note_call(static_cast<double>(gshmem::device::now_ns() - start) / 1000);
+          }
           finish();
           return static_cast<double>(gshmem::device::now_ns() - start);
         });
@@ -126,6 +134,9 @@ class Lists {
                    measured, Trip::kStream, bytes * count);
     return measured.median_us / static_cast<double>(bytes * count);
   }
+  void note_call(double us) {
+    shortest_call_us_ = shortest_call_us_ == 0 ? us : std::min(shortest_call_us_, us);
+  }
   void finish() {
     gshmemx_quiet_on_stream(stream_.get());
     gshmem::synchronize(stream_.get());
@@ -138,7 +149,7 @@ class Lists {
   std::vector<gshmemx_piece_t> list_;
   gshmem::SymmetricArray<gshmemx_piece_t> symmetric_;
   Stream stream_;
-  double reference_ = 0;
+  double reference_ = 0, shortest_call_us_ = 0;
 };
 
 void run(Bench& bench) {
