@@ -18,7 +18,7 @@ import sys
 MAX_README = 120  # lines
 MAX_WORDS = 25    # of a sentence
 # Names with "_" in code of the pages exist in the tree, except for names of others and placeholders.
-FOREIGN = re.compile(r"(?:MPI|RDMAV|ibv|mlx5|shmem|extern|nvshmemx?|dp|ooo|is)_\w+|MASTER_\w+|WORLD_SIZE|logPE_stride|PEER_FAILED"
+FOREIGN = re.compile(r"(?:MPI|RDMAV|ibv|mlx5|shmem|extern|nvshmemx?|dp|ooo|is)_\w+|LD_PRELOAD|test_low_latency|test_intranode|MASTER_\w+|WORLD_SIZE|logPE_stride|PEER_FAILED"
                      r"|gshmem_(?:T|sm|device)_\w*|OP_\w+|GSHMEM_MACRO|snake_case|gpu_mlx5_|check_docs|gshmemx_int_put_(?:warp|block)|a_full_ring_\w+")
 SOURCES = (".h", ".hpp", ".c", ".cpp", ".cu", ".def", ".py", ".cmake", ".txt", ".sh", ".json", ".in", "")
 
