@@ -20,6 +20,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <fstream>
 #include <string_view>
 #include <system_error>
 #include <thread>
@@ -131,7 +132,10 @@ void Pe::init() {
       network_.open({*plane_, gpu_.get(), *paths_, heap_mapping_.get()});
     });
   });
-  run_phase(ranks(), [&] { publish(); });
+  run_phase(ranks(), [&] {
+    publish();
+    note_order_check();
+  });
   ranks().set_timeout(options_.config.timeout);
   local.set_timeout(options_.config.timeout);
   watching_.store(true, std::memory_order_release);
@@ -277,6 +281,16 @@ void Pe::start_order_check() {
 #else
   throw Error(kNot, "GSHMEM_CHECK=order: this library was built without -DGSHMEM_SANITIZE=thread");
 #endif
+}
+
+/// Errors: GSHMEMX_ERROR_CONFIG.
+void Pe::note_order_check() const {
+  const std::string& name = options_.config.check_file;
+  if (!checks_order() || name.empty()) return;
+  std::ofstream file(name, std::ios::app);
+  file << "PE " + std::to_string(state_.my_pe) + "\n" << std::flush;
+  require(file.good(), GSHMEMX_ERROR_CONFIG,
+          "GSHMEM_CHECK_FILE=\"" + name + "\": the file cannot be written");
 }
 
 void Pe::forget_calls() noexcept {

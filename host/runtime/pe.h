@@ -166,6 +166,7 @@ class Pe {
   void agree_on_config();
   [[nodiscard]] bool checks_order() const;
   void start_order_check();
+  void note_order_check() const;
   void make_memory(std::uint64_t host_room);
   // Growth of the heap: pe_growth.cpp.
   [[nodiscard]] SymmetricHeap::Growth growth();

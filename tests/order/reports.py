@@ -46,6 +46,10 @@ assert idle == [("gshmem_fence", f"wrong.cpp:{line}", 1)] and f"gshmem_fence ord
 # An operation without order also has a wrong result: the get has not arrived.
 outputs = [check_program("get", seed)[1] for seed in (1, 2)]
 assert outputs == ["early: 0\n"] * 2, outputs
+# A program may choose its log itself.
+for setting in ("GSHMEM_LOG=none", "GSHMEM_LOG_FILE=/dev/null"):
+    run = subprocess.run([sys.executable, check, "env", setting, program, "none"], capture_output=True, text=True, timeout=300)
+    assert run.returncode == 0 and "gshmem-check: 0 findings" in run.stderr, (setting, run)
 # Where nothing was checked, that is no success.
 for command, status, words in (
         (["true"], 2, "nothing was checked: the program never ran under GSHMEM_CHECK=order"),
