@@ -267,7 +267,7 @@ class Burst {
     GSHMEM_NO_UNROLL
     for (int rank = 0; rank < coop_.size(); ++rank) {
       if (rank == coop_.thread_rank() && bytes != 0) {
-        nic::put(LeanThread{}, *state_, dest, source, bytes, pe_, nic::Reuse::kAtQuiet);
+        nic::put(Thread{}, *state_, dest, source, bytes, pe_, nic::Reuse::kAtQuiet);
       }
       coop_.sync();
     }

@@ -17,7 +17,7 @@ GSHMEM_OUTLINE void put_by(const State& state, std::uint32_t index, void* dest, 
     PostingOf<OneEntry> posting;
     post_by(posting, state, index);
     posting.entries = transfer_of(posting, Opcode::kRdmaWrite, dest, source, bytes);
-    post_held<Sharing::kNone, const OneEntry&>(posting);
+    post_held<Sharing::kNone, const OneEntry&, const OneEntry&>(posting);
     return;
   }
   Request request{&state, Operation::kPut, pe};

@@ -55,28 +55,16 @@ GSHMEM_FN void use_keys_beyond(PostingOf<KeyedEntry>& posting, const OneEntry& e
                      state.key_rails, remote_key_count(state)};
 }
 
-/// Makes the entry of a put in the heap. `payload` is null unless it is in the entry.
-GSHMEM_FN OneEntry write_entry(const PostState& held, const void* dest, const void* source,
-                               std::size_t bytes, const ShortPayload* payload) {
-  const std::uint32_t length = static_cast<std::uint32_t>(bytes);
-  return payload
-             ? inline_entry(held.offset(dest), *payload, length)
-             : transfer_entry(Opcode::kRdmaWrite, held.offset(dest), held.offset(source), length);
+/// Returns the PE from memory: a variable `pe` would cost a call one more register.
+GSHMEM_FN int peer_of(Posting& posting) {
+  keep_in_memory(posting);
+  return posting.queue.pe();
 }
 
 /// The one thread that posts for a warp or a block shares reservations with no other thread.
 template <class Coop>
 inline constexpr Sharing kSharing =
     std::is_base_of_v<Thread, Coop> ? Sharing::kWarp : Sharing::kNone;
-
-/// Are calls in registers? For groups the time is spent elsewhere, and a LeanThread saves
-/// registers.
-template <class Coop>
-inline constexpr bool kInRegisters = std::is_same_v<Coop, Thread>;
-template <class Coop>
-GSHMEM_FN PostState state_for(const State& state) {
-  return kInRegisters<Coop> ? PostState::of(state) : PostState::load(state);
-}
 
 // The API of the network path. The first thread of a group puts or gets for all. The functions are
 // out of line, because the request would take registers of the caller (48 instead of 40).
@@ -114,15 +102,24 @@ GSHMEM_OUTLINE void put(Coop coop, const State& state, void* dest, const void* s
   if (coop.thread_rank() != 0) return;
   const bool blocking = reuse == Reuse::kOnReturn, words = is_words(source, bytes);
   if (words || (is_short(state, source, bytes) && (!blocking || bytes > kInlinePutBytes))) {
+    PostingOf<OneEntry> posting;
     ShortPayload payload{};  // is loaded while the queue is chosen
     if (words) payload = load_words(source, bytes);
-    const PostState held = state_for<Coop>(state);
-    const std::uint32_t index = queue_index(state, pe, words ? Rail::kFirst : Rail::kAny);
-    if (held.has_in_heap(dest)) {
-      const OneEntry entry = write_entry(held, dest, source, bytes, words ? &payload : nullptr);
-      return post_entry<kSharing<Coop>, kInRegisters<Coop>>(state, held, index, entry,
-                                                            blocking && !words ? "put" : nullptr);
+    if (post_to(posting, state, pe, words ? Rail::kFirst : Rail::kAny, dest)) {
+      if (words) {
+        posting.entries = words_entry(posting, dest, payload, bytes);
+        // Passed by value if threads put by themselves; for groups the time is spent elsewhere.
+        using Held =
+            std::conditional_t<kSharing<Coop> == Sharing::kWarp, OneEntry, const OneEntry&>;
+        post_held<kSharing<Coop>, Held, const OneEntry&>(posting);
+      } else {
+        posting.entries = transfer_of(posting, Opcode::kRdmaWrite, dest, source, bytes);
+        post_held<kSharing<Coop>, const OneEntry&, const OneEntry&>(posting,
+                                                                    blocking ? "put" : nullptr);
+      }
+      return;
     }
+    pe = peer_of(posting);
   }
   if (words || (is_short_beyond(state, source, bytes) && (!blocking || bytes > kInlinePutBytes))) {
     put_beyond<kSharing<Coop>>(state, dest, source, bytes, pe, blocking);
@@ -150,7 +147,7 @@ GSHMEM_OUTLINE void get(Coop coop, const State& state, void* dest, const void* s
     PostingOf<OneEntry> posting;
     post_to(posting, state, pe, Rail::kAny, source);
     posting.entries = transfer_of(posting, Opcode::kRdmaRead, source, dest, bytes);
-    post_held<kSharing<Coop>, const OneEntry&>(posting, blocking ? "get" : nullptr);
+    post<kSharing<Coop>>(posting, blocking ? "get" : nullptr);
     return;
   }
   if (is_short_beyond(state, dest, bytes) && !(state.nic.flags & abi::kNicReadNeedsDump)) {
@@ -186,13 +183,13 @@ GSHMEM_OUTLINE void put_word_beyond(const State& state, void* dest, std::uint64_
 /// Puts the low `bytes` bytes, at most 8, of `raw`, which are inside the entry.
 GSHMEM_OUTLINE void put_word(const State& state, void* dest, std::uint64_t raw, std::uint32_t bytes,
                              int pe) {
-  const PostState held = PostState::of(state);
-  const std::uint32_t index = queue_index(state, pe, Rail::kFirst);
-  if (!held.has_in_heap(dest)) return put_word_beyond(state, dest, raw, bytes, pe);
-  const OneEntry entry = inline_entry(
-      held.offset(dest),
+  PostingOf<OneEntry> posting;
+  if (!post_to(posting, state, pe, Rail::kFirst, dest))
+    return put_word_beyond(state, dest, raw, bytes, pe);
+  posting.entries = inline_entry(
+      posting.offset(dest),
       {{static_cast<std::uint32_t>(raw), static_cast<std::uint32_t>(raw >> 32), 0}}, bytes);
-  post_entry<Sharing::kWarp, true>(state, held, index, entry);
+  post_held<Sharing::kWarp, OneEntry, const OneEntry&>(posting);
 }
 /// Puts one element of 1 to 16 bytes. The out-of-line part is the same for all types.
 template <class T>
@@ -233,7 +230,7 @@ GSHMEM_OUTLINE std::uint64_t get_word(const State& state, const void* source, st
   if (!slot) return value;
   keep_in_memory(slot);
   posting.entries.set_local(heap_offset(state, slot->data));
-  if (!post_held<Sharing::kWarp, const OneEntry&>(posting, "get")) return value;
+  if (!post_held<Sharing::kWarp, const OneEntry&, const OneEntry&>(posting, "get")) return value;
   keep_in_memory(slot);
   value = load_relaxed(slot->data);
   free_scratch(slot);
@@ -320,32 +317,31 @@ GSHMEM_OUTLINE bool put_signal_beyond(const Request& put) {
   post<kSharing>(posting, put.blocking && !words ? "put_signal" : nullptr);
   return true;
 }
-template <class Coop>
+template <Sharing kSharing>
 GSHMEM_FN void put_signal_alone(const State& state, void* dest, const void* source,
                                 std::size_t bytes, SignalAmo signal, int pe, Reuse reuse) {
   const bool blocking = reuse == Reuse::kOnReturn, words = is_words(source, bytes);
   if (words || (is_short(state, source, bytes) && (!blocking || bytes > kInlinePutBytes))) {
+    // In registers if threads put by themselves; for groups the time is spent elsewhere.
+    PostingOf<std::conditional_t<kSharing == Sharing::kWarp, SignalledEntry, WqeImage>> posting;
     ShortPayload payload{};
     if (words) payload = load_words(source, bytes);
-    const PostState held = state_for<Coop>(state);
-    const std::uint32_t index = queue_index(state, pe, Rail::kFirst);
-    if (held.has_in_heap(dest) && held.offset(signal.word) < state.heap_bytes) {
-      const OneEntry put = write_entry(held, dest, source, bytes, words ? &payload : nullptr);
-      const char* const awaited_as = blocking && !words ? "put_signal" : nullptr;
-      if constexpr (kInRegisters<Coop>) {
-        const SignalledEntry both{put, held.offset(signal.word), signal.value,
-                                  signal.op == AmoOp::kSet};
-        return post_entry<kSharing<Coop>, true>(state, held, index, both, awaited_as);
+    if (post_to(posting, state, pe, Rail::kFirst, dest) &&
+        heap_offset(state, signal.word) < state.heap_bytes) {
+      const OneEntry put = words ? words_entry(posting, dest, payload, bytes)
+                                 : transfer_of(posting, Opcode::kRdmaWrite, dest, source, bytes);
+      if constexpr (kSharing == Sharing::kWarp) {
+        posting.entries = {put, posting.offset(signal.word), signal.value,
+                           signal.op == AmoOp::kSet};
       } else {
-        PostingOf<WqeImage> posting;
-        post_by(posting, state, held, index);
         make_transfer(posting.entries, posting.queue, put);
         make_atomic(posting.entries, posting.queue, posting.offset(signal.word),
                     {signal.op, sizeof(signal.value), signal.value, 0}, kSink);
-        post<kSharing<Coop>>(posting, awaited_as);
-        return;
       }
+      post<kSharing>(posting, blocking && !words ? "put_signal" : nullptr);
+      return;
     }
+    pe = peer_of(posting);
   }
   Request request{&state, Operation::kPutSignal, pe};
   request.blocking = blocking;
@@ -354,7 +350,7 @@ GSHMEM_FN void put_signal_alone(const State& state, void* dest, const void* sour
   request.bytes = bytes;
   request.target = signal.word;
   request.amo = {signal.op, sizeof(signal.value), signal.value, 0};
-  if (!put_signal_beyond<kSharing<Coop>>(request)) execute_long(request);
+  if (!put_signal_beyond<kSharing>(request)) execute_long(request);
 }
 /// One thread puts a payload and the signal after it; the group synchronizes at the end.
 template <class Coop>
@@ -362,7 +358,7 @@ GSHMEM_OUTLINE void put_signal(Coop coop, const State& state, void* dest, const 
                                std::size_t bytes, SignalAmo signal, int pe, Reuse reuse) {
   coop.sync();
   if (coop.thread_rank() == 0) {
-    put_signal_alone<Coop>(state, dest, source, bytes, signal, pe, reuse);
+    put_signal_alone<kSharing<Coop>>(state, dest, source, bytes, signal, pe, reuse);
   }
   coop.sync();
 }

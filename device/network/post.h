@@ -1,9 +1,9 @@
 // Posts work queue entries: reserve, write, then in turn ring and publish. The ordering argument is
 // in queue.h. `Entries` is posted. `Group` is the threads that share a reservation, a fence and a
 // doorbell: one thread, or threads of a warp that make the same call together. A call that need not
-// wait takes post_now, which makes no calls and uses registers only: in post_short, for a kind of
-// queue, or in post_at_once. All other calls continue in post_end. Entries that a thread keeps
-// pending between its calls (burst.h) are published there. Measured by perftest/issue_cost.
+// wait takes post_at_once, which makes no calls and uses registers only. All other calls continue
+// in post_end. Entries that a thread keeps pending between its calls (burst.h) are published there.
+// Measured by perftest/issue_cost.
 #pragma once
 
 #include "../pe/p2p.h"
@@ -198,32 +198,13 @@ GSHMEM_FN void pass_own(QueueCursor* cursor, std::uint64_t end, std::uint32_t ta
   store_relaxed(&cursor->ready, PublishedWord::make(end, tail));
 }
 
-/// The kind of a queue, as far as the code is compiled for it. `known` is the traits of a queue of
-/// the kind, in which the compiler sees the bits that all of them have.
-struct AnyQueue {
-  GSHMEM_FN static std::uint32_t known(std::uint32_t traits) { return traits; }
-};
-/// Queues in GPU memory whose doorbell is the register of a NIC. kOwn: kExclusive, or 0.
-template <std::uint32_t kOwn>
-struct NicQueue {
-  static constexpr std::uint32_t kBits =
-      abi::QueueTraits::kExclusive | abi::QueueTraits::kGpuMemory | abi::QueueTraits::kRecordFirst |
-      abi::QueueTraits::kRegister | abi::QueueTraits::kNever;
-  static constexpr std::uint32_t kThese =
-      abi::QueueTraits::kGpuMemory | abi::QueueTraits::kRegister | kOwn;
-  GSHMEM_FN static bool is(std::uint32_t traits) { return (traits & kBits) == kThese; }
-  GSHMEM_FN static std::uint32_t known(std::uint32_t traits) { return (traits & ~kBits) | kThese; }
-};
-using SharedNicQueue = NicQueue<0>;
-using OwnNicQueue = NicQueue<abi::QueueTraits::kExclusive>;
-
 /// Reserves, writes and publishes, if the call need not wait. `Group` is Alone or Converged.
 /// Returns Reservation::first of the group, and is_at_once tells whether it published. It calls no
 /// function (see Wait for what a call costs). Loads of queue properties are issued first, and
 /// arrive while the reservation is pending.
-template <class Held, class Group>
-GSHMEM_FN std::uint64_t post_now(const QueueView* view, QueueCursor* cursor, std::uint32_t traits,
-                                 const std::decay_t<Held>& entries, Group group) {
+template <class Entries, class Group>
+GSHMEM_OUTLINE std::uint64_t post_at_once(const QueueView* view, QueueCursor* cursor,
+                                          std::uint32_t traits, Entries entries, Group group) {
   // An exclusive queue is never shared: the compiler can drop the test.
   if constexpr (!std::is_same_v<Group, Alone>) traits &= ~abi::QueueTraits::kExclusive;
   const Queue queue(view);
@@ -240,7 +221,7 @@ GSHMEM_FN std::uint64_t post_now(const QueueView* view, QueueCursor* cursor, std
   const std::uint64_t first = group.from_first(taken.first);
   if (!Reservation::is_at_once(first)) return first;
   Publication publication(traits, taken, count, tail);
-  if constexpr (!std::is_same_v<Held, OneEntry>) keep_in_memory(publication);  // saves registers
+  if constexpr (!std::is_same_v<Entries, OneEntry>) keep_in_memory(publication);  // saves registers
   EntryStore store(layout.entries, abi::QueueTraits::depth(traits) - 1,
                    own_entry(entries, group, first), layout.number, entries.last(),
                    own_flags(group));
@@ -260,19 +241,12 @@ GSHMEM_FN std::uint64_t post_now(const QueueView* view, QueueCursor* cursor, std
   return first;
 }
 
-/// Does so out of line. `Entries` is a reference if they are in memory.
-template <class Entries, class Group>
-GSHMEM_OUTLINE std::uint64_t post_at_once(const QueueView* view, QueueCursor* cursor,
-                                          std::uint32_t traits, Entries entries, Group group) {
-  return post_now<Entries>(view, cursor, traits, entries, group);
-}
-
 /// A pending call, and what it may have to wait for. It is created in local memory before
-/// post_at_once or in post_late, so that only its address is live across calls. The Wait part is
-/// initialized only when the call must wait.
+/// post_at_once, so that only its address is live across calls. The Wait part is initialized only
+/// when the call must wait.
 struct Posting : Wait {
   QueueCursor* cursor;
-  /// The result of post_now; later the group's first entry, or kQueueFailed.
+  /// The result of post_at_once; later the group's first entry, or kQueueFailed.
   std::uint64_t first;
   Converged group;     ///< the threads that share the reservation
   std::uint32_t tail;  ///< number of entries of the group's last WQE
@@ -298,26 +272,14 @@ struct PostingOf : Posting {
 struct PostState {
   std::uint64_t queues, cursors, heap;
   std::uint32_t traits;
-  /// For calls in registers: if the compiler knows the state, they are constants to it.
-  GSHMEM_FN static PostState of(const State& state) {
-    return {reinterpret_cast<std::uint64_t>(state.nic.queues),
-            reinterpret_cast<std::uint64_t>(state.nic.cursors),
-            reinterpret_cast<std::uint64_t>(state.heap), state.nic.traits};
-  }
-  /// For calls in memory: they are not loaded again, and live nowhere else.
-  GSHMEM_FN static PostState load(const State& state) {
-    return {load_bulk(reinterpret_cast<const std::uint64_t*>(&state.nic.queues)),
-            load_bulk(reinterpret_cast<const std::uint64_t*>(&state.nic.cursors)),
-            load_bulk(reinterpret_cast<const std::uint64_t*>(&state.heap)),
-            load_bulk(&state.nic.traits)};
-  }
+  GSHMEM_FN explicit PostState(const State& state)
+      : queues(load_bulk(reinterpret_cast<const std::uint64_t*>(&state.nic.queues))),
+        cursors(load_bulk(reinterpret_cast<const std::uint64_t*>(&state.nic.cursors))),
+        heap(load_bulk(reinterpret_cast<const std::uint64_t*>(&state.heap))),
+        traits(load_bulk(&state.nic.traits)) {}
   /// Does the address have the keys of the queue?
   GSHMEM_FN bool has_in_heap(const void* p) const {
-    return !abi::QueueTraits::is_beyond(traits, offset(p));
-  }
-  /// Returns the offset of an address in this PE's heap.
-  GSHMEM_FN std::uint64_t offset(const void* p) const {
-    return reinterpret_cast<std::uint64_t>(p) - heap;
+    return !abi::QueueTraits::is_beyond(traits, reinterpret_cast<std::uint64_t>(p) - heap);
   }
 };
 /// Prepares posting to queue `index`.
@@ -431,7 +393,7 @@ GSHMEM_OUTLINE void step_publish(PostingOf<Entries>& posting) {
       pass_turn(posting.cursor, posting.traits(), publication);
     }
   }
-  posting.group.sync();  // as in post_now
+  posting.group.sync();  // as in post_at_once
   posting.first = posting.group.from_first(posting.first);
   if (posting.end != PostEnd::kGood) return;
   posting.await = Await::kDone;
@@ -449,7 +411,7 @@ GSHMEM_FN void post_reserved(PostingOf<Entries>& posting) {
   step_publish(posting);
 }
 
-/// Executes the steps that post_now has left, and waits for completion if `awaited_as` is
+/// Executes the steps that post_at_once has left, and waits for completion if `awaited_as` is
 /// given. Returns false if the call was not posted or failed, which is then recorded as a fault.
 template <class Entries>
 GSHMEM_OUTLINE bool post_end(PostingOf<Entries>& posting, const char* awaited_as) {
@@ -489,99 +451,47 @@ GSHMEM_FN Converged group_at(const QueueCursor* cursor, CoalesceGroup path,
                    image + entries.entries());
 }
 
-/// Makes a call that is in memory. `awaited_as` is its name if it returns when everything is
-/// complete. Returns false if it was not posted or failed, which is then recorded as a fault.
-/// `Held` says how the entries are passed, by value or from memory.
-template <Sharing kSharing, class Held, class Entries>
+/// Makes the call. `awaited_as` is its name if it returns when everything is complete. Returns
+/// false if it was not posted or failed, which is then recorded as a fault. `Held` and
+/// `HeldTogether` say how the entries are passed, by value or from memory.
+template <Sharing kSharing, class Held, class HeldTogether, class Entries>
 GSHMEM_FN bool post_held(PostingOf<Entries>& posting, const char* awaited_as = nullptr) {
   const std::uint32_t traits = posting.traits(), own = posting.entries.entries();
   const QueueView* const view = posting.queue.view();
   QueueCursor* const cursor = posting.cursor;
-  Held entries = posting.entries;
   if (!is_shared<kSharing>(traits, own)) {
+    Held entries = posting.entries;
     keep_in_memory(posting);
     posting.first = post_at_once<Held, Alone>(view, cursor, traits, entries, Alone{});
     if (Reservation::is_at_once(posting.first) && !awaited_as) return true;
     posting.group = Converged::self();
   } else {
+    HeldTogether entries = posting.entries;
     const Converged group = group_at(
         cursor, awaited_as ? CoalesceGroup::kAwaited : CoalesceGroup::kAtOnce, posting.entries);
     posting.group = group;
     keep_in_memory(posting);
-    posting.first = post_at_once<Held, Converged>(view, cursor, traits, entries, group);
+    posting.first = post_at_once<HeldTogether, Converged>(view, cursor, traits, entries, group);
     if (Reservation::is_at_once(posting.first) && !awaited_as) return true;
   }
   return post_end(posting, awaited_as);
 }
+
+template <Sharing kSharing>
+GSHMEM_FN bool post(PostingOf<OneEntry>& posting, const char* awaited_as = nullptr) {
+  return post_held<kSharing, OneEntry, OneEntry>(posting, awaited_as);
+}
 template <Sharing kSharing>
 GSHMEM_FN bool post(PostingOf<KeyedEntry>& posting, const char* awaited_as = nullptr) {
-  return post_held<kSharing, const KeyedEntry&>(posting, awaited_as);
+  return post_held<kSharing, const KeyedEntry&, const KeyedEntry&>(posting, awaited_as);
+}
+template <Sharing kSharing>
+GSHMEM_FN bool post(PostingOf<SignalledEntry>& posting, const char* awaited_as = nullptr) {
+  return post_held<kSharing, SignalledEntry, const SignalledEntry&>(posting, awaited_as);
 }
 template <Sharing kSharing>
 GSHMEM_FN bool post(PostingOf<WqeImage>& posting, const char* awaited_as = nullptr) {
-  return post_held<kSharing, const WqeImage&>(posting, awaited_as);
-}
-
-/// Goes on with a call that has a reservation, but must wait.
-template <class Entries>
-GSHMEM_OUTLINE void post_late(const State& state, const QueueView* view, QueueCursor* cursor,
-                              std::uint32_t traits, Entries entries, Converged group,
-                              std::uint64_t first) {
-  PostingOf<Entries> posting;
-  posting.state = &state;
-  posting.queue = Queue(view);
-  posting.cursor = cursor;
-  posting.first = first;
-  posting.group = group;
-  posting.held_traits = traits;
-  posting.heap = state.heap;
-  posting.entries = entries;
-  post_end(posting, nullptr);
-}
-GSHMEM_FN Converged converged(Alone) { return Converged::self(); }
-GSHMEM_FN Converged converged(Converged group) { return group; }
-/// The whole of a call that does not wait for completion, by a thread or by threads that arrive
-/// together: it is in registers, and nothing of it is live after post_late.
-template <class Kind, class Entries, class Group>
-GSHMEM_OUTLINE void post_short(const State& state, const QueueView* view, QueueCursor* cursor,
-                               std::uint32_t traits, Entries entries, Group group) {
-  const std::uint64_t first = post_now<Entries>(view, cursor, Kind::known(traits), entries, group);
-  if (!Reservation::is_at_once(first))
-    post_late(state, view, cursor, traits, entries, converged(group), first);
-}
-template <class Entries>
-GSHMEM_FN void post_in_registers(const State& state, const PostState& held, std::uint32_t index,
-                                 const Entries& entries) {
-  const std::uint32_t traits = held.traits;
-  const QueueView* const view = reinterpret_cast<const QueueView*>(held.queues) + index;
-  QueueCursor* const cursor = reinterpret_cast<QueueCursor*>(held.cursors) + index;
-  if (is_shared<Sharing::kWarp>(traits, entries.entries())) {
-    const Converged group = group_at(cursor, CoalesceGroup::kAtOnce, entries);
-    if (SharedNicQueue::is(traits)) {
-      post_short<SharedNicQueue>(state, view, cursor, traits, entries, group);
-    } else {
-      post_short<AnyQueue>(state, view, cursor, traits, entries, group);
-    }
-  } else if (SharedNicQueue::is(traits)) {
-    post_short<SharedNicQueue>(state, view, cursor, traits, entries, Alone{});
-  } else if (OwnNicQueue::is(traits)) {
-    post_short<OwnNicQueue>(state, view, cursor, traits, entries, Alone{});
-  } else {
-    post_short<AnyQueue>(state, view, cursor, traits, entries, Alone{});
-  }
-}
-
-/// Makes a call of one entry, or of an entry and a signal. Does not return whether it was posted.
-template <Sharing kSharing, bool kInRegisters, class Entries>
-GSHMEM_FN void post_entry(const State& state, const PostState& held, std::uint32_t index,
-                          const Entries& entries, const char* awaited_as = nullptr) {
-  if constexpr (kInRegisters) {
-    if (!awaited_as) return post_in_registers(state, held, index, entries);
-  }
-  PostingOf<Entries> posting;
-  post_by(posting, state, held, index);
-  posting.entries = entries;
-  post_held<kSharing, const Entries&>(posting, awaited_as);
+  return post_held<kSharing, const WqeImage&, const WqeImage&>(posting, awaited_as);
 }
 
 /// Makes the call step by step, after begin_wait. The caller records the fault (post_report).

@@ -46,7 +46,7 @@ GSHMEM_FN std::uint32_t queue_index(const State& state, int pe, Rail rail) {
 /// the heap, and so has other keys than those of the queue.
 GSHMEM_FN bool post_to(Posting& posting, const State& state, int pe, Rail rail,
                        const void* symmetric) {
-  const PostState held = PostState::load(state);
+  const PostState held(state);
   post_by(posting, state, held, queue_index(state, pe, rail));
   return held.has_in_heap(symmetric);
 }
