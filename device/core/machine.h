@@ -101,16 +101,3 @@ GSHMEM_FN std::uint32_t lowest_bit(std::uint32_t bits) { return highest_bit(bits
 #else
 #include "machine_cpu.h"
 #endif
-
-namespace gshmem::device {
-
-/// Returns the low half of what load_poll returns. On GPUs it takes one register.
-GSHMEM_FN std::uint32_t load_poll_low(const std::uint64_t* p) {
-#if defined(__CUDA_ARCH__)
-  return load_poll(reinterpret_cast<const std::uint32_t*>(p));
-#else
-  return static_cast<std::uint32_t>(load_poll(p));
-#endif
-}
-
-}  // namespace gshmem::device

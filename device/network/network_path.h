@@ -437,6 +437,14 @@ GSHMEM_OUTLINE bool prove(const State& state, std::uint32_t index) {
   return post<Sharing::kNone>(posting, "network (proof)");
 }
 
+/// Returns the low half of what load_poll returns. On GPUs it takes one register.
+GSHMEM_FN std::uint32_t load_poll_low(const std::uint64_t* p) {
+#if defined(__CUDA_ARCH__)
+  return load_poll(reinterpret_cast<const std::uint32_t*>(p));
+#else
+  return static_cast<std::uint32_t>(load_poll(p));
+#endif
+}
 /// The published entries of a queue, and how many are known to be complete: low bits, since they
 /// differ by far less than 2^28.
 struct Progress {
