@@ -211,7 +211,7 @@ MUTATIONS = [
              "opcode << 8 | (syndromes >> 8 & 0xff);",
              "wqe_test:error_completion_is_a_fault_that_names_the_operation", "fault.syndrome"),
     mutation("quiet_skips_the_last_queue", "network/network_path.h", "nic.cursors, at, end)) < end",
-             "nic.cursors, at, end)) + 1 < end", MODEL, QUIET),
+             "nic.cursors, at, end)) + 1 < end", MODEL, QUIET + "|" + WRONG_DATA),
     mutation("quiet_ends_after_one_queue", "network/network_path.h",
              "    if (!queue_await_all(wait, load_relaxed(&nic.cursors[at].ready))) return;\n",
              "    queue_await_all(wait, load_relaxed(&nic.cursors[at].ready));\n    break;\n", MODEL, QUIET),
