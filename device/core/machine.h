@@ -90,7 +90,9 @@ GSHMEM_FN std::uint32_t highest_bit(std::uint32_t bits) {
 #endif
 }
 /// Returns the number of the lowest bit that is set; likewise.
-GSHMEM_FN std::uint32_t lowest_bit(std::uint32_t bits) { return highest_bit(bits & (0u - bits)); }
+GSHMEM_FN std::uint32_t lowest_bit_number(std::uint32_t bits) {
+  return highest_bit(bits & (0u - bits));
+}
 
 }  // namespace gshmem::device
 

@@ -470,12 +470,12 @@ GSHMEM_OUTLINE std::uint32_t find_pending(Coop coop, const std::uint32_t* bitmap
     std::uint32_t used = load_relaxed(&bitmap[at / 32]) >> at % 32 << at % 32;
     GSHMEM_NO_UNROLL
     while (used != 0) {
-      const std::uint32_t first = base + lowest_bit(used);
+      const std::uint32_t first = base + lowest_bit_number(used);
       used &= used - 1;
       if (!kByItself && !is_share(coop, first)) continue;
       // Without branches, since the second answer would be asked for after the first.
       const std::uint32_t more = kByItself ? used : 0;
-      const std::uint32_t second = more != 0 ? base + lowest_bit(more) : first;
+      const std::uint32_t second = more != 0 ? base + lowest_bit_number(more) : first;
       used ^= more & (0u - more);
       const Progress one(cursors[first]), other = kByItself ? Progress(cursors[second]) : one;
       const std::uint32_t pending = !one.is_complete()     ? first

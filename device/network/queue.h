@@ -452,7 +452,7 @@ GSHMEM_FN std::uint32_t next_used(const State& state, std::uint32_t at, std::uin
   while (at < end) {
     const std::uint32_t used = load_relaxed(&state.nic.used[at / 32]) >> at % 32;
     if (used != 0) {
-      at += lowest_bit(used);
+      at += lowest_bit_number(used);
       break;
     }
     at = (at | 31) + 1;  // none until the next word

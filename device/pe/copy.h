@@ -330,8 +330,8 @@ GSHMEM_FN bool copy_two_words(Coop coop, char* dst, const char* src, std::size_t
   if (at >= left) return true;
   Word16* const to = reinterpret_cast<Word16*>(dst + at);
   const Word16* const from = reinterpret_cast<const Word16*>(src + at);
-  if (at + step <
-      left) {  // both are asked for before either is stored: of a peer each takes 0.9 us
+  // Both are asked for before either is stored: each takes 0.9 us from a peer.
+  if (at + step < left) {
     const Word16 first = copy_load<kRead>(from);
     const Word16 second = copy_load<kRead>(advance(from, step));
     store_bulk(to, first);
