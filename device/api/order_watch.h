@@ -200,36 +200,6 @@ GSHMEM_FN void for_each_word(const Copy& copy) {
   for (std::size_t i = 1; i < sizeof(abi::OrderRecord) / 8; ++i) copy(i);
 }
 
-/// Calls visit(pending) for each operation that is not complete.
-template <class Visit>
-GSHMEM_FN void for_each_pending(const Watch& watch, const Visit& visit) {
-  abi::OrderShadow& shadow = *watch.shadow;
-  const std::uint64_t end = load_relaxed(&shadow.head);
-  std::uint64_t number = load_relaxed(&shadow.first);
-  if (end - number > abi::kOrderRecords) number = end - abi::kOrderRecords;
-  Pending pending{};
-  auto* const to = reinterpret_cast<std::uint64_t*>(&pending.note);
-  GSHMEM_NO_UNROLL
-  for (; number < end; ++number) {
-    const abi::OrderRecord& slot = shadow.records[number % abi::kOrderRecords];
-    if (load_acquire(&slot.turn) != number + 1) continue;
-    const auto* const from = reinterpret_cast<const std::uint64_t*>(&slot);
-    for_each_word([&](std::size_t i) { to[i] = load_relaxed(from + i); });
-    fence_acquire_system();
-    if (load_relaxed(&slot.turn) != number + 1) continue;
-    const abi::OrderRecord& note = pending.note;
-    const abi::OrderContext& context = shadow.context[note.context];
-    if (note.epoch != load_relaxed(&shadow.epoch) || number < load_relaxed(&context.quiet))
-      continue;
-    pending.number = number;
-    pending.is_fenced = note.context == watch.context && number < load_relaxed(&context.fence);
-    pending.has_come =
-        number <
-        load_relaxed(note.kind == OrderKind::kPutSignal ? &shadow.acquired : &context.acquired);
-    visit(pending);
-  }
-}
-
 GSHMEM_FN void raise(std::uint64_t* to, std::uint64_t value) {
   std::uint64_t old = load_relaxed(to);
   while (old < value) {
@@ -237,6 +207,48 @@ GSHMEM_FN void raise(std::uint64_t* to, std::uint64_t value) {
     if (seen == old) return;
     old = seen;
   }
+}
+
+/// Calls visit(pending) for each operation that is not complete. A note that is over costs three
+/// loads, and the ones at the begin are not looked at again: on GPUs a whole note takes
+/// microseconds.
+template <class Visit>
+GSHMEM_FN void for_each_pending(const Watch& watch, const Visit& visit) {
+  abi::OrderShadow& shadow = *watch.shadow;
+  const std::uint64_t end = load_relaxed(&shadow.head), first = load_relaxed(&shadow.first);
+  if (end <= first) return;
+  std::uint64_t number = end - first > abi::kOrderRecords ? end - abi::kOrderRecords : first;
+  std::uint64_t all_over = number;  // the notes before it
+  Pending pending{};
+  auto* const to = reinterpret_cast<std::uint64_t*>(&pending.note);
+  GSHMEM_NO_UNROLL
+  for (; number < end; ++number) {
+    const abi::OrderRecord& slot = shadow.records[number % abi::kOrderRecords];
+    const std::uint64_t turn = load_acquire(&slot.turn);
+    if (turn != number + 1) {  // it is being written, or complete, or a later call has its place
+      if (turn > number && turn != abi::kOrderBusy && all_over == number) ++all_over;
+      continue;
+    }
+    const std::uint32_t of = load_relaxed(&slot.context) % abi::kOrderContexts;
+    const abi::OrderContext& context = shadow.context[of];
+    if (load_relaxed(&slot.epoch) != load_relaxed(&shadow.epoch) ||
+        number < load_relaxed(&context.quiet)) {
+      if (all_over == number) ++all_over;
+      continue;
+    }
+    const auto* const from = reinterpret_cast<const std::uint64_t*>(&slot);
+    for_each_word([&](std::size_t i) { to[i] = load_relaxed(from + i); });
+    fence_acquire_system();
+    if (load_relaxed(&slot.turn) != number + 1) continue;
+    const abi::OrderRecord& note = pending.note;
+    pending.number = number;
+    pending.is_fenced = note.context == watch.context && number < load_relaxed(&context.fence);
+    pending.has_come =
+        number <
+        load_relaxed(note.kind == OrderKind::kPutSignal ? &shadow.acquired : &context.acquired);
+    visit(pending);
+  }
+  if (first < all_over) raise(&shadow.first, all_over);
 }
 
 /// Notes a call that is not complete when it returns. `nbi`: it may use local memory until quiet.
@@ -410,7 +422,12 @@ GSHMEM_OUTLINE void tell_arrival(const Watch& watch, const void* word, int pe) {
 }
 
 /// How long a wait looks whether its word goes on, and whether a payload comes to rest.
-inline constexpr std::uint64_t kOrderLingerNs = 50'000, kOrderArrivalNs = 1'000'000'000;
+#if defined(__CUDA_ARCH__)
+inline constexpr std::uint64_t kOrderLingerNs = 500'000;  // calls of the adders take longer
+#else
+inline constexpr std::uint64_t kOrderLingerNs = 50'000;
+#endif
+inline constexpr std::uint64_t kOrderArrivalNs = 1'000'000'000;
 
 /// Is what a signal has announced still there? The threads that wait for it return after the look.
 GSHMEM_OUTLINE void look_at_payloads(const Watch& watch, std::uint64_t word, bool is_barrier) {
