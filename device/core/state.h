@@ -13,10 +13,10 @@
 
 #if defined(__CUDACC__)
 #if defined(__CUDACC_RDC__)
-inline __constant__ unsigned long long gshmemi_device_state[sizeof(gshmem::abi::DeviceState) / 8];
+inline __constant__ gshmem::abi::StateSymbol gshmemi_device_state;
 #else
 extern "C" {
-static __constant__ unsigned long long gshmemi_device_state[sizeof(gshmem::abi::DeviceState) / 8];
+static __constant__ gshmem::abi::StateSymbol gshmemi_device_state;
 }
 #endif
 #endif
@@ -27,7 +27,7 @@ namespace gshmem::device {
 /// does a call after finalize, or from a plain kernel on a GPU that two PEs of the process share.
 GSHMEM_FN const State& ambient_state(const char* call) {
 #if defined(__CUDA_ARCH__)
-  const State& state = *reinterpret_cast<const State*>(gshmemi_device_state);
+  const State& state = *reinterpret_cast<const State*>(gshmemi_device_state.state);
   if (state.magic != abi::kStateMagic) bad_state(call, &state);
   return state;
 #else

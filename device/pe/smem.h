@@ -34,7 +34,7 @@ inline constexpr bool kHasEngine = GSHMEM_SMEM != 0 && __CUDA_ARCH__ >= 900;
 /// number. Each process counts its own grids, and with MPS the SM keeps what a block of another
 /// process has left. So the number also contains the PE, and an address that differs between jobs.
 GSHMEM_FN std::uint64_t this_block_id() {
-  const State& state = *reinterpret_cast<const State*>(gshmemi_device_state);
+  const State& state = *reinterpret_cast<const State*>(gshmemi_device_state.state);
   const std::uint64_t owner =
       reinterpret_cast<std::uintptr_t>(state.control) ^ static_cast<std::uint32_t>(state.my_pe);
   return (grid_number() * 0x9e3779b97f4a7c15u ^ owner * 0xc2b2ae3d27d4eb4fu ^ block_number()) |

@@ -198,7 +198,7 @@ typedef struct CUstream_st* gshmemx_stream_t;
 // --- Modules loaded by hand ----------------------------------------------------------------------
 // For code that includes gshmem.h and is loaded with cuModuleLoad*: fills the module's device
 // state. Errors: GSHMEMX_ERROR_INVALID_VALUE for a module without one, GSHMEMX_ERROR_NOT_SUPPORTED
-// in CPU mode, GSHMEMX_ERROR_CUDA.
+// for one of another version's headers or device library, and in CPU mode, GSHMEMX_ERROR_CUDA.
 struct CUmod_st;
 GSHMEM_EXPORT int gshmemx_cumodule_init(struct CUmod_st* module);
 /// Kernels of the module trap with a message from now on.

@@ -2,8 +2,6 @@
 
 #include "tests/doubles/cuda_heaps.h"
 
-#include <gshmem/abi/state.h>
-
 #include <cuda.h>
 
 #include <sched.h>
@@ -357,17 +355,24 @@ CUresult set_attribute(const void* value, CUpointer_attribute which, CUdeviceptr
     return CUDA_ERROR_INVALID_VALUE;
   return ++record().synchronous_ranges, CUDA_SUCCESS;
 }
-abi::DeviceState state_of_code;
+CudaDoubleCode code_in_gpu;
+bool in_code(CUdeviceptr at, std::size_t bytes) {
+  const auto begin = reinterpret_cast<CUdeviceptr>(&code_in_gpu.symbol);
+  return at >= begin && at + bytes <= begin + code_in_gpu.bytes;
+}
 CUresult find_global(CUdeviceptr* at, std::size_t* bytes, std::uintptr_t code, const char* name) {
   if (code != kCudaDoubleCode || name != std::string_view("gshmemi_device_state"))
     return CUDA_ERROR_NOT_FOUND;
-  *at = reinterpret_cast<CUdeviceptr>(&state_of_code);
-  return *bytes = sizeof(state_of_code), CUDA_SUCCESS;
+  *at = reinterpret_cast<CUdeviceptr>(&code_in_gpu.symbol);
+  return *bytes = code_in_gpu.bytes, CUDA_SUCCESS;
 }
-CUresult copy_to_state(CUdeviceptr to, const void* from, std::size_t bytes) {
-  if (to != reinterpret_cast<CUdeviceptr>(&state_of_code) || bytes != sizeof(state_of_code))
-    return CUDA_ERROR_INVALID_VALUE;
-  return std::memcpy(&state_of_code, from, bytes), CUDA_SUCCESS;
+CUresult copy_to_code(CUdeviceptr to, const void* from, std::size_t bytes) {
+  if (!in_code(to, bytes)) return CUDA_ERROR_INVALID_VALUE;
+  return std::memcpy(reinterpret_cast<void*>(to), from, bytes), CUDA_SUCCESS;
+}
+CUresult copy_from_code(void* to, CUdeviceptr from, std::size_t bytes) {
+  if (!in_code(from, bytes)) return CUDA_ERROR_INVALID_VALUE;
+  return std::memcpy(to, reinterpret_cast<const void*>(from), bytes), CUDA_SUCCESS;
 }
 /// CUDA 12.8: cuMemGetHandleForAddressRange, whose range is whole pages of the host.
 CUresult export_range(void* handle, CUdeviceptr address, std::size_t bytes,
@@ -414,7 +419,8 @@ void* find(const std::string& name) {
       {"cuPointerSetAttribute", address_of(set_attribute)},
       {"cuModuleGetGlobal", address_of(find_global)},
       {"cuLibraryGetGlobal", address_of(find_global)},
-      {"cuMemcpyHtoD", address_of(copy_to_state)},
+      {"cuMemcpyHtoD", address_of(copy_to_code)},
+      {"cuMemcpyDtoH", address_of(copy_from_code)},
       {"cuGetErrorName", address_of(error_text)},
       {"cuGetErrorString", address_of(error_text)},
       {"cuMemGetHandleForAddressRange", address_of(export_range)},
@@ -463,7 +469,7 @@ EXPORTED void cuda_double_leave() {
   CUcontext popped = nullptr;
   gshmem::test::pop(&popped);
 }
-EXPORTED void* cuda_double_state() { return &gshmem::test::state_of_code; }
+EXPORTED gshmem::test::CudaDoubleCode* cuda_double_code() { return &gshmem::test::code_in_gpu; }
 EXPORTED std::atomic<unsigned>* cuda_double_flags(int device) {
   return &gshmem::test::flags_of_context[device];
 }

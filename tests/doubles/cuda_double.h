@@ -5,6 +5,8 @@
 // again too early is detected.
 #pragma once
 
+#include <gshmem/abi/state.h>
+
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -79,9 +81,15 @@ using CudaDoubleEnter = void(int context);
 using CudaDoubleLeave = void();
 /// Flags of a device's primary context.
 using CudaDoubleFlags = std::atomic<unsigned>*(int device);
-/// Modules and libraries with this handle have gshmem's state at this address, an abi::DeviceState.
+/// Modules and libraries with this handle have gshmem's state. Its symbol has `bytes` bytes, and
+/// its last word is where that size puts it.
 inline constexpr std::uintptr_t kCudaDoubleCode = 0x80;
-using CudaDoubleState = void*();
+struct CudaDoubleCode {
+  abi::StateSymbol symbol;
+  std::uint64_t beyond[4] = {};  ///< for a longer state of another version
+  std::size_t bytes = sizeof(abi::StateSymbol);
+};
+using CudaDoubleCodeInGpu = CudaDoubleCode*();
 /// Allocates zeroed GPU memory of device 0, which is kept until the process ends.
 using CudaDoubleAllocate = void*(std::size_t bytes);
 /// Returns the view by which the test may read and write that memory.

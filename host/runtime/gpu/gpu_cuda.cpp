@@ -289,10 +289,19 @@ class CudaGpu final : public Gpu {
       CUdeviceptr symbol = 0;
       std::size_t bytes = 0;
       const CUresult found = find(&symbol, &bytes);
-      require(found == CUDA_SUCCESS && bytes == sizeof(state), GSHMEMX_ERROR_INVALID_VALUE,
-              strprintf("%s: argument %s has no device state of this gshmem version; does its code "
-                        "include <gshmem/gshmem.h>?",
+      std::uint64_t number = 0;
+      require(found == CUDA_SUCCESS && bytes > sizeof(number), GSHMEMX_ERROR_INVALID_VALUE,
+              strprintf("%s: argument %s has no device state of gshmem; does its code include "
+                        "<gshmem/gshmem.h>, or link the device library?",
                         call, argument));
+      GSHMEM_CU(&cuda_, cuMemcpyDtoH, &number, symbol + bytes - sizeof(number), sizeof(number));
+      require(bytes == sizeof(abi::StateSymbol) && number == abi::kStateAbi,
+              GSHMEMX_ERROR_NOT_SUPPORTED,
+              strprintf("%s: argument %s was compiled with headers, or the device library, of "
+                        "another gshmem (device state of %zu bytes, number %llu; this library's "
+                        "has %zu, number %u); compile it again with this one's",
+                        call, argument, bytes, static_cast<unsigned long long>(number),
+                        sizeof(abi::StateSymbol), abi::kStateAbi));
       GSHMEM_CU(&cuda_, cuMemcpyHtoD, symbol, &state, sizeof(state));
     });
   }

@@ -148,4 +148,12 @@ struct DeviceState {
 static_assert(std::is_trivially_copyable_v<DeviceState>);
 static_assert(sizeof(DeviceState) == 224);
 
+/// The symbol gshmemi_device_state of kernels. In every version its last word is the number, and
+/// the rest is the state, so the library can tell another version before it writes one.
+struct StateSymbol {
+  std::uint64_t state[sizeof(DeviceState) / 8] = {};
+  std::uint64_t abi = kStateAbi;
+};
+static_assert(sizeof(StateSymbol) == sizeof(DeviceState) + 8);
+
 }  // namespace gshmem::abi

@@ -15,6 +15,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <map>
 #include <string>
 #include <thread>
@@ -30,6 +31,9 @@ int current_gpu() {
 }
 std::atomic<unsigned>& flags_of(int device) {
   return *cuda_library().function<test::CudaDoubleFlags>("cuda_double_flags")(device);
+}
+test::CudaDoubleCode& code_in_gpu() {
+  return *cuda_library().function<test::CudaDoubleCodeInGpu>("cuda_double_code")();
 }
 void check_driver() {
   const std::lock_guard lock(cuda_double().mutex);
@@ -177,11 +181,11 @@ TEST_CASE("module_or_library_without_a_state_of_gshmem_is_an_error_that_names_it
   CHECK(gshmemx_culibrary_init(library) == GSHMEMX_ERROR_INVALID_VALUE);
   CHECK(gshmemx_culibrary_finalize(library) == GSHMEMX_ERROR_INVALID_VALUE);
   const std::string said = log.text();
-  for (const char* text :
-       {"gshmemx_cumodule_init: argument module has no device state of this gshmem version",
-        "gshmemx_cumodule_finalize: argument module has no device state",
-        "gshmemx_culibrary_init: argument library has no device state",
-        "gshmemx_culibrary_finalize: argument library has no device state"})
+  for (const char* text : {"gshmemx_cumodule_init: argument module has no device state of gshmem; "
+                           "does its code include <gshmem/gshmem.h>, or link the device library?",
+                           "gshmemx_cumodule_finalize: argument module has no device state",
+                           "gshmemx_culibrary_init: argument library has no device state",
+                           "gshmemx_culibrary_finalize: argument library has no device state"})
     CHECK_THAT(said, Catch::Contains(text));
 }
 
@@ -190,16 +194,59 @@ TEST_CASE("kernels_of_a_module_or_library_know_a_pe_from_its_init_to_its_finaliz
   const Runtime runtime = one_pe();
   auto* const module = reinterpret_cast<CUmod_st*>(test::kCudaDoubleCode);
   auto* const library = reinterpret_cast<CUlib_st*>(test::kCudaDoubleCode);
-  const auto& known = *static_cast<const abi::DeviceState*>(
-      cuda_library().function<test::CudaDoubleState>("cuda_double_state")());
+  const auto known = [] {
+    abi::DeviceState state;
+    std::memcpy(static_cast<void*>(&state), &code_in_gpu().symbol, sizeof(state));
+    return state;
+  };
   CHECK(gshmemx_cumodule_init(module) == GSHMEMX_SUCCESS);
-  CHECK(known.magic == abi::kStateMagic);
+  CHECK(known().magic == abi::kStateMagic);
   CHECK(gshmemx_cumodule_finalize(module) == GSHMEMX_SUCCESS);
-  CHECK(known.magic == 0);
+  CHECK(known().magic == 0);
   CHECK(gshmemx_culibrary_init(library) == GSHMEMX_SUCCESS);
-  CHECK(known.magic == abi::kStateMagic);
+  CHECK(known().magic == abi::kStateMagic);
   CHECK(gshmemx_culibrary_finalize(library) == GSHMEMX_SUCCESS);
-  CHECK(known.magic == 0);
+  CHECK(known().magic == 0);
+}
+
+TEST_CASE("module_or_library_of_another_version_is_refused_and_keeps_its_state") {
+  four_gpus(kAlone);
+  const Runtime runtime = one_pe();
+  auto* const module = reinterpret_cast<CUmod_st*>(test::kCudaDoubleCode);
+  auto* const library = reinterpret_cast<CUlib_st*>(test::kCudaDoubleCode);
+  test::CudaDoubleCode& code = code_in_gpu();
+  struct Version {
+    std::size_t bytes;
+    std::uint64_t number;
+  };
+  constexpr std::size_t kBytes = sizeof(abi::StateSymbol);
+  // The second is of the time before modules had a number.
+  for (const auto& [bytes, number] :
+       {Version{kBytes, abi::kStateAbi - 1}, Version{kBytes - 8, 0},
+        Version{kBytes, abi::kStateAbi + 1}, Version{kBytes + 16, abi::kStateAbi + 1},
+        Version{kBytes - 16, abi::kStateAbi}}) {
+    code = {};
+    code.symbol.abi = 0;
+    code.bytes = bytes;
+    std::memcpy(reinterpret_cast<char*>(&code) + bytes - 8, &number, 8);
+    const test::CudaDoubleCode before = code;
+    test::StderrCapture log;
+    CHECK(gshmemx_cumodule_init(module) == GSHMEMX_ERROR_NOT_SUPPORTED);
+    CHECK(gshmemx_cumodule_finalize(module) == GSHMEMX_ERROR_NOT_SUPPORTED);
+    CHECK(gshmemx_culibrary_init(library) == GSHMEMX_ERROR_NOT_SUPPORTED);
+    CHECK(gshmemx_culibrary_finalize(library) == GSHMEMX_ERROR_NOT_SUPPORTED);
+    CHECK(std::memcmp(&code, &before, sizeof(code)) == 0);
+    const std::string said = log.text();
+    const std::string versions =
+        " was compiled with headers, or the device library, of another gshmem "
+        "(device state of " +
+        std::to_string(bytes) + " bytes, number " + std::to_string(number) +
+        "; this library's has " + std::to_string(kBytes) + ", number " +
+        std::to_string(abi::kStateAbi) + "); compile it again with this one's";
+    CHECK_THAT(said, Catch::Contains("gshmemx_cumodule_init: argument module" + versions));
+    CHECK_THAT(said, Catch::Contains("gshmemx_culibrary_init: argument library" + versions));
+  }
+  code = {};
 }
 
 TEST_CASE("pes_of_different_processes_share_a_gpu_through_mps_without_permission") {
