@@ -204,7 +204,8 @@ int run_proof(const Options& options) {
   const bool all_good = jobs.all(page.good());
   require_page();
   if (!all_good) return 0;
-  const proof::Proof proof = proof::prove(info::this_machine(), jobs, plan);
+  const proof::Proof proof =
+      proof::prove(proof::with_card_libraries(info::this_machine()), jobs, plan);
   if (!jobs.is_first()) return 0;
   std::fputs((options.json ? as_json(proof) : as_text(proof)).c_str(), stdout);
   if (page.is_open()) page << as_page(proof) << std::flush;

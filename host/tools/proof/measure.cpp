@@ -105,6 +105,9 @@ class Sender {
       case Quantity::kLoad:
         figures.values.push_back(load_us(plan.calls));
         break;
+      case Quantity::kStore:
+        figures.values.push_back(latency_us(Caller::kHost, series.bytes, plan.calls));
+        break;
       case Quantity::kOnePair:
       case Quantity::kAllPairs:
         break;  // take_share
@@ -509,10 +512,11 @@ Comparison compare_pairs(const Jobs& jobs, const Plan& plan, int pes, const Conf
   return result;
 }
 
-Comparison compare_loads(const Jobs& jobs, const Plan& plan, const Config& on, const Config& off) {
+Comparison compare_words(const Jobs& jobs, const Plan& plan, Quantity quantity, const Config& on,
+                         const Config& off) {
   return compare_series(
       jobs, plan, of_size(on, 4096), of_size(off, 4096),
-      {{.quantity = Quantity::kLoad, .caller = Caller::kHost, .bytes = 8, .on = {}, .off = {}}});
+      {{.quantity = quantity, .caller = Caller::kHost, .bytes = 8, .on = {}, .off = {}}});
 }
 
 }  // namespace gshmem::proof

@@ -87,8 +87,8 @@ class Jobs {
 /// time is that of all processes.
 [[nodiscard]] Comparison compare_pairs(const Jobs& jobs, const Plan& plan, int pes,
                                        const Config& on, const Config& off);
-/// Collective: as compare, for words of a heap on a GPU that host threads load, as their waits do.
-[[nodiscard]] Comparison compare_loads(const Jobs& jobs, const Plan& plan, const Config& on,
-                                       const Config& off);
+/// Collective: as compare, for words of a heap on a GPU: kLoad, or kStore where both sides stage.
+[[nodiscard]] Comparison compare_words(const Jobs& jobs, const Plan& plan, Quantity quantity,
+                                       const Config& on, const Config& off);
 
 }  // namespace gshmem::proof

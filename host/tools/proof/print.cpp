@@ -40,8 +40,9 @@ std::string heading(const std::string& title, const char* off, const char* on) {
 /// A table for each quantity that was measured, and one for the CPU.
 std::string tables(const Comparison& comparison, const char* off, const char* on) {
   std::string out, cpu;
-  for (const Quantity quantity : {Quantity::kLatency, Quantity::kBandwidth, Quantity::kRate,
-                                  Quantity::kLoad, Quantity::kOnePair, Quantity::kAllPairs}) {
+  for (const Quantity quantity :
+       {Quantity::kLatency, Quantity::kBandwidth, Quantity::kRate, Quantity::kLoad,
+        Quantity::kStore, Quantity::kOnePair, Quantity::kAllPairs}) {
     std::string lines;
     for (const Series& series : comparison.series) {
       if (series.quantity != quantity) continue;
@@ -107,8 +108,8 @@ Json json_of(const Leg& leg) {
 }
 
 Json json_of(const Comparison& comparison) {
-  constexpr const char* kWords[] = {"latency_us", "bandwidth_GB_s", "rate_M_s",
-                                    "load_us",    "one_pair_GB_s",  "all_pairs_GB_s"};
+  constexpr const char* kWords[] = {"latency_us",    "bandwidth_GB_s", "rate_M_s",      "load_us",
+                                    "staged_put_us", "one_pair_GB_s",  "all_pairs_GB_s"};
   Json series = Json::array();
   for (const Series& each : comparison.series) {
     series.push_back({{"quantity", kWords[static_cast<std::size_t>(each.quantity)]},

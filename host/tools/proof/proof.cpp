@@ -48,7 +48,8 @@ Caller Comparison::caller() const {
 
 std::string title_of(Quantity quantity) {
   constexpr const char* kTitles[] = {"latency, us",        "bandwidth, GB/s", "rate, M/s",
-                                     "load of a word, us", "one pair, GB/s",  "all pairs, GB/s"};
+                                     "load of a word, us", "staged put, us",  "one pair, GB/s",
+                                     "all pairs, GB/s"};
   return kTitles[static_cast<std::size_t>(quantity)];
 }
 

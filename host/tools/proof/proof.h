@@ -14,9 +14,10 @@
 
 namespace gshmem::proof {
 
-/// Microseconds, 10^9 bytes per second, 10^6 messages per second, microseconds; 10^9 bytes per
-/// second of one pair while the others wait, and of all together.
-enum class Quantity { kLatency, kBandwidth, kRate, kLoad, kOnePair, kAllPairs };
+/// Microseconds, 10^9 bytes per second, 10^6 messages per second; microseconds of a host thread's
+/// load from its heap, and of its put that the host stores at the target; 10^9 bytes per second of
+/// one pair while the others wait, and of all together.
+enum class Quantity { kLatency, kBandwidth, kRate, kLoad, kStore, kOnePair, kAllPairs };
 enum class Caller { kHost, kGpu };
 
 /// One value per repeat. `cpu` are CPU seconds for 10^9 bytes, or for 10^6 messages; empty: not

@@ -87,28 +87,48 @@ Choice choose_network(const info::Machine& machine, const Config& config, const 
   return choice;
 }
 
-/// The doctor looks at the card that a model of costs stands for. Its libraries are there.
-void look_at_card(info::Machine& machine) {
-  machine.config.nic = NicKind::kAuto;
+bool has_gdrcopy(const info::Machine& machine) {
+  return !machine.cuda.gpus.empty() && machine.config.gdrcopy != Switch::kOff &&
+         !machine.library("libgdrapi.so.2", {}).file.empty();
+}
+
+/// Host threads load words by GDRCopy in waits. By it, staging loads and stores those of puts.
+Comparison compare_gdrcopy(const Jobs& jobs, const Plan& plan, const Config& config,
+                           const Config& staged) {
+  const auto compared = [&](Quantity quantity, Config on) {
+    Config off = on;
+    on.gdrcopy = Switch::kOn;
+    off.gdrcopy = Switch::kOff;
+    return compare_words(jobs, plan, quantity, on, off);
+  };
+  Comparison all = compared(Quantity::kLoad, config);
+  const Comparison stores = compared(Quantity::kStore, staged);
+  all.one_host = jobs.one_host();
+  all.series.insert(all.series.end(), stores.series.begin(), stores.series.end());
+  for (const auto leg : {&Comparison::on, &Comparison::off})
+    if ((all.*leg).error.empty() && !(stores.*leg).error.empty())
+      (all.*leg).error = "a staged put: " + (stores.*leg).error;
+  return all;
+}
+
+}  // namespace
+
+info::Machine with_card_libraries(info::Machine machine) {
+  if (!stands_for_card(machine)) return machine;
   machine.library = [real = machine.library](const std::string& soname,
                                              const std::vector<std::string>& symbols) {
     if (!soname.starts_with("libibverbs.") && !soname.starts_with("libmlx5."))
       return real(soname, symbols);
     return info::Library{.file = soname, .why_not = "", .missing = {}};
   };
+  return machine;
 }
-
-bool has_gdrcopy(const info::Machine& machine) {
-  return !machine.cuda.gpus.empty() && machine.config.gdrcopy != Switch::kOff &&
-         !machine.library("libgdrapi.so.2", {}).file.empty();
-}
-
-}  // namespace
 
 Proof prove(info::Machine machine, const Jobs& jobs, Plan plan) {
   const Config config = proof_config(machine.config, jobs.one_host());
   const std::string why = why_not(machine);
-  if (stands_for_card(machine)) look_at_card(machine);
+  // The doctor looks at the card that a model of costs stands for.
+  if (stands_for_card(machine)) machine.config.nic = NicKind::kAuto;
   Proof proof;
   proof.host = machine.host;
   proof.title = "GPUDirect RDMA on against off";
@@ -141,11 +161,7 @@ Proof prove(info::Machine machine, const Jobs& jobs, Plan plan) {
   each_near.nic_devices = config.nic_devices;
   proof.all_pairs = compare_all(machine, jobs, plan, each_near, off);
   if (jobs.all(has_gdrcopy(machine))) {
-    Config on = config, off = config;
-    on.gdrcopy = Switch::kOn;
-    off.gdrcopy = Switch::kOff;
-    proof.gdrcopy = compare_loads(jobs, plan, on, off);
-    proof.gdrcopy->one_host = jobs.one_host();
+    proof.gdrcopy = compare_gdrcopy(jobs, plan, config, off);
   }
   // The doctor has nothing to say about what is off.
   const bool is_off = machine.config.gdr == Switch::kOff;

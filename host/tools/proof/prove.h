@@ -7,6 +7,9 @@
 
 namespace gshmem::proof {
 
+/// Lets the doctor find the libraries of a card that a model of costs stands for.
+[[nodiscard]] info::Machine with_card_libraries(info::Machine machine);
+
 /// Collective. Only the first process has a complete result. Errors: those of Jobs.
 [[nodiscard]] Proof prove(info::Machine machine, const Jobs& jobs, Plan plan);
 

@@ -18,10 +18,16 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <functional>
+#include <memory>
 #include <sstream>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 namespace gshmem::proof {
@@ -38,14 +44,21 @@ std::vector<std::string> case_names() {
   return names;
 }
 
-bool knows_cuda(const std::string& name) {
+bool has_line(const Case& seeded, const std::string& command) {
+  return ("\n" + seeded.tree).find("\n" + command + " ") != std::string::npos;
+}
+/// No file can say what CUDA and the loader do.
+bool has_more_than_files(const std::string& name) {
   Case seeded;
   read_case(fs::path(GSHMEM_PROOFS) / (name + ".case"), seeded);
-  return ("\n" + seeded.tree).find("\ncuda ") != std::string::npos;
+  return has_line(seeded, "cuda") || has_line(seeded, "library");
 }
 
-/// Proves a case in this process, which has no GPU: what CUDA says of those of the case is no file.
-Ran prove_here(const std::string& name) {
+/// Changes a machine where no line of a case can; the result is kept while it is measured.
+using Change = std::function<std::shared_ptr<void>(info::TestMachine&)>;
+
+/// Proves a case in this process, which has no GPU.
+Ran prove_here(const std::string& name, const Change& change = {}, int repeats = 1) {
   Case seeded;
   read_case(fs::path(GSHMEM_PROOFS) / (name + ".case"), seeded);
   info::TestMachine test(name, std::istringstream(seeded.tree));
@@ -56,7 +69,9 @@ Ran prove_here(const std::string& name) {
   test.machine.config.device = DeviceChoice::kCpu;
   test.machine.config.nic = NicKind::kSoft;
   const Jobs jobs(test.machine.config, false);
-  const Plan plan{.repeats = 1, .bandwidth_bytes = {1 << 20}, .volume = 4 << 20};
+  const Plan plan{.repeats = repeats, .bandwidth_bytes = {1 << 20}, .volume = 4 << 20};
+  if (!has_line(seeded, "library")) test.machine = with_card_libraries(test.machine);
+  const std::shared_ptr<void> meanwhile = change ? change(test) : nullptr;
   const Proof proof = prove(test.machine, jobs, plan);
   REQUIRE(unsetenv("GSHNIC_COSTS") == 0);
   return {proof.judgement.status(), as_json(proof)};
@@ -124,8 +139,68 @@ TEST_CASE("each_seeded_trouble_is_named_and_others_have_none") {
   const std::vector<std::string> names = case_names();
   REQUIRE(names.size() >= 13);
   for (const std::string& name : names)
-    check_verdict(name,
-                  knows_cuda(name) ? prove_here(name) : prove_case(name, "--json --repeats 1"));
+    check_verdict(name, has_more_than_files(name) ? prove_here(name)
+                                                  : prove_case(name, "--json --repeats 1"));
+}
+
+/// A port that counts one more lost packet each millisecond.
+class LosingPort {
+ public:
+  explicit LosingPort(fs::path counter) : counter_(std::move(counter)) {}
+  ~LosingPort() {
+    ended_ = true;
+    losing_.join();
+  }
+  LosingPort(const LosingPort&) = delete;
+
+ private:
+  void lose() {
+    const fs::path next = counter_.string() + ".next";
+    for (int lost = 1; !ended_; ++lost) {
+      std::ofstream(next) << lost << "\n";
+      fs::rename(next, counter_);
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  }
+  fs::path counter_;
+  std::atomic<bool> ended_{false};
+  std::thread losing_{[this] { lose(); }};
+};
+
+TEST_CASE("packets_that_are_lost_meanwhile_are_the_cause") {
+  check_verdict("lost_packets", prove_here("sound_roce", [](info::TestMachine& test) {
+                  std::ofstream(test.machine.root / "costs", std::ios::app) << "link_gb_s 14\n";
+                  return std::make_shared<LosingPort>(test.machine.at(
+                      "/sys/class/infiniband/mlx5_0/ports/1/hw_counters/packet_seq_err"));
+                }));
+}
+
+TEST_CASE("gdrcopy_on_and_off_is_compared_for_loads_and_stores") {
+  const Ran ran = prove_here(
+      "sound",
+      [](info::TestMachine& test) {
+        test.machine.cuda.gpus.emplace_back();
+        test.machine.library = [real = test.machine.library](
+                                   const std::string& soname,
+                                   const std::vector<std::string>& symbols) {
+          return soname == "libgdrapi.so.2"
+                     ? info::Library{.file = soname, .why_not = "", .missing = {}}
+                     : real(soname, symbols);
+        };
+        return nullptr;
+      },
+      2);
+  INFO(ran.output);
+  const json compared = json::parse(ran.output).at("gdrcopy");
+  std::vector<std::string> quantities;
+  for (const json& series : compared.at("series")) {
+    quantities.push_back(series.at("quantity"));
+    for (const char* side : {"on", "off"}) CHECK(series.at(side).at("values").size() == 2);
+  }
+  CHECK(quantities == std::vector<std::string>{"load_us", "staged_put_us"});
+  // Both sides of a put stage, whatever GPUDirect RDMA does here.
+  for (const char* side : {"on", "off"})
+    CHECK(compared.at("series").at(1).at(side).at("median") == Approx(2 + 2 * 6 + 6).epsilon(0.01));
 }
 
 #if defined(GSHMEM_FABRIC_DOUBLE)
@@ -134,7 +209,7 @@ constexpr char kOverLibfabric[] =
 
 TEST_CASE("verdicts_over_libfabric_are_the_same") {
   for (const std::string& name : case_names())
-    if (!knows_cuda(name))
+    if (!has_more_than_files(name))
       check_verdict(name, prove_case(name, "--json --repeats 1", kOverLibfabric));
 }
 
