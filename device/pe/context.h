@@ -8,6 +8,7 @@
 
 #include "check.h"
 #include "../core/machine.h"
+#include "../core/order_check.h"
 #include "team.h"
 
 namespace gshmem::device {
@@ -26,8 +27,12 @@ GSHMEM_FN const abi::ContextEntry* context_entries(const State& state) {
 #endif
 }
 GSHMEM_FN const State* context_of(const abi::ContextEntry& entry) {
-  return reinterpret_cast<const State*>(
-      load_relaxed(reinterpret_cast<const std::uintptr_t*>(&entry.state)));
+  const auto* const word = reinterpret_cast<const std::uintptr_t*>(&entry.state);
+#if defined(GSHMEM_ORDER_ON)  // ThreadSanitizer does not see that what is at an address comes later
+  return reinterpret_cast<const State*>(load_acquire(word));
+#else
+  return reinterpret_cast<const State*>(load_relaxed(word));
+#endif
 }
 
 /// Returns the state for `handle`, which is argument `argument` of the call. Null, if checks are

@@ -74,7 +74,7 @@ void ContextTable::write(std::size_t slot, const State& state, std::uint32_t han
                          std::uint32_t team) {
   abi::ContextEntry& entry = host_entries_[slot];
   __atomic_store_n(&entry.team, team, __ATOMIC_RELAXED);
-  __atomic_store_n(&entry.state, state.host, __ATOMIC_RELAXED);
+  __atomic_store_n(&entry.state, state.host, __ATOMIC_RELEASE);
   __atomic_store_n(&entry.handle, handle, __ATOMIC_RELEASE);
   if (!memory_.allocate) return;
   const abi::ContextEntry copy{state.device, handle, team};

@@ -1,11 +1,13 @@
 // Programs with mistakes that gshmem-check names; a comment at a line says which word of its report
-// must point there. Without a mistake: "fence", "sizes". Ignored because of a comment in the
-// program: "ignored".
+// must point there. Without a mistake: "fence", "sizes", "contexts". Ignored because of a comment
+// in the program: "ignored".
 #include <gshmem/gshmem.hpp>
 
+#include <atomic>
 #include <cstdio>
 #include <cstring>
 #include <string>
+#include <thread>
 
 namespace {
 
@@ -41,6 +43,31 @@ struct Sizes {
   }
 };
 
+/// Completes all queues, those of contexts that the host makes at the same time as well.
+struct QuietOfAll {
+  GSHMEM_FN void operator()(gshmem::LaunchContext) const {
+    int all[] = {GSHMEMX_QP_ALL};
+    for (int round = 0; round < 200; ++round) gshmemx_qp_quiet(GSHMEMX_PE_ALL, all, 1);
+  }
+};
+void make_contexts_beside_a_kernel() {
+  std::atomic<bool> over{false};
+  std::thread others([&over, handle = gshmemx_pe_handle()] {
+    if (gshmemx_bind_thread(handle) != 0) std::printf("wrong\n");
+    while (!over) {
+      gshmem_ctx_t contexts[4];
+      for (gshmem_ctx_t& each : contexts) {
+        if (gshmem_ctx_create(0, &each) != 0) std::printf("wrong\n");
+      }
+      for (const gshmem_ctx_t each : contexts) gshmem_ctx_destroy(each);
+    }
+    (void)gshmemx_bind_thread(nullptr);
+  });
+  gshmem::launch({}, QuietOfAll{});
+  over = true;
+  others.join();
+}
+
 void run(const gshmem::Runtime& runtime, const std::string& mistake) {
   const bool sends = runtime.my_pe() == 0;
   gshmem::SymmetricArray<char> source(kBytes), dest(kBytes);
@@ -49,6 +76,8 @@ void run(const gshmem::Runtime& runtime, const std::string& mistake) {
   gshmem_barrier_all();
   if (mistake == "kernel") {
     gshmem::launch({.blocks = 1, .threads = 2}, Copy{}, to, source.data(), signal.data());
+  } else if (mistake == "contexts") {
+    make_contexts_beside_a_kernel();
   } else if (mistake == "sizes") {
     gshmem::launch({.blocks = 1, .threads = 4}, Sizes{}, to, source.data());
   } else if (mistake == "signal" || mistake == "fence") {
