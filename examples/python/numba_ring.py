@@ -18,9 +18,9 @@ SET, EQ = gshmem.SET, gshmem.EQ
 
 def ring_for(arch):
     """The kernel for a GPU of compute capability arch / 10, linked with gshmem's device library."""
-    library = gshmem.get_device_library("ltoir", arch)
+    library = gshmem.get_device_library("fatbin", arch)
     # The callback gives the loaded module the PE of this process.
-    link = cuda.LTOIR(library.read_bytes(), name=library.name, setup_callback=gshmem.library_init)
+    link = cuda.Fatbin(library.read_bytes(), name=library.name, setup_callback=gshmem.library_init)
     my_pe = cuda.declare_device("gshmem_my_pe", types.int32(), link=link, abi="c")
     n_pes = cuda.declare_device("gshmem_n_pes", types.int32(), link=link, abi="c")
     put_signal = cuda.declare_device("gshmemx_int_put_signal_block", types.void(

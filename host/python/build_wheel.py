@@ -4,6 +4,10 @@
     pip wheel . --no-deps -C build-dir=build/gpu           takes what a build folder has
     pip wheel . --no-deps -C cmake=-DGSHMEM_CUDA=OFF       further arguments of CMake, one word each or several in one
 
+That for all users is for the GPUs they have, with bitcode:
+
+    pip wheel . --no-deps -C cmake="-DGSHMEM_CUDA_ARCHITECTURES='80-real;90-real;100' -DGSHMEM_BITCODE=ON"
+
 The wheel has the installed tree as the folder gshmem/, beside the Python files: one for all Pythons and all versions of CUDA.
 A wheel has no symbolic links, so each library is there under the name that the loader asks for, and a linker script has the
 name without a version. Its platform tag is computed of the symbols that the programs and libraries need.
@@ -32,9 +36,12 @@ COMPONENTS = ("runtime", "dev", "nvshmem", "tools")
 GENERATED = re.compile(r"(?:build.*|dist|\..*|.*\.egg-info|__pycache__)\Z")
 # One libstdc++ for all systems: each file has of it what it uses, hidden.
 LINK = "-static-libstdc++ -Wl,--gc-sections"
-# A runtime of its own in each program that links it: those who build programs have it of CMake.
-LEFT_OUT = ("libnvshmem.a",)
-# Each takes 1 MB: what tells most of a machine. CMake installs all.
+# Machine code is not compressed by default, and a zip file takes less off it.
+KERNELS = "-Xfatbin=-compress-all"
+# libnvshmem.a is a runtime of its own in each program that links it: those who build programs have it of CMake. The LTO-IR of
+# all architectures is in one fatbin, compressed. PTX and machine code of the device library take 80 MB.
+LEFT_OUT = re.compile(r"libnvshmem\.a|gshmem_sm_\w+\.(ltoir|ptx|fatbin)")
+# Each takes 1 MB, and nvcc half a minute: what tells most of a machine. CMake installs all.
 PERFTESTS = ("put_bw", "get_bw", "put_latency", "get_latency", "put_signal_ping_pong", "atomic_latency")
 
 
@@ -57,7 +64,8 @@ def build(settings):
     generator = ["-G", "Ninja"] if shutil.which("ninja") else []
     subprocess.run(["cmake", "-S", ROOT, "-B", folder, *generator, "-DCMAKE_BUILD_TYPE=Release", "-DCMAKE_INSTALL_LIBDIR=lib",
                     "-DGSHMEM_TESTS=OFF", "-DGSHMEM_EXAMPLES=OFF", "-DGSHMEM_WERROR=OFF",
-                    *(f"-DCMAKE_{kind}_LINKER_FLAGS={LINK}" for kind in ("EXE", "SHARED", "MODULE")),
+                    *(f"-DCMAKE_{kind}_LINKER_FLAGS={LINK}" for kind in ("EXE", "SHARED", "MODULE")), f"-DCMAKE_CUDA_FLAGS={KERNELS}",
+                    f"-DGSHMEM_PERFTESTS_OF_WHEEL={';'.join(PERFTESTS)}",
                     *(word for each in ([given] if isinstance(given, str) else given) for word in shlex.split(each))], check=True)
     subprocess.run(["cmake", "--build", folder, *([] if generator else ["--parallel", str(os.cpu_count())])], check=True)
     return folder
@@ -68,13 +76,27 @@ def is_elf(path):
         return file.read(4) == b"\x7fELF"
 
 
+def leave_out(tree):
+    for path in [path for path in tree.rglob("*") if LEFT_OUT.fullmatch(path.name) or
+                 (path.parent.name == "perftest" and is_elf(path) and path.name not in PERFTESTS)]:
+        path.unlink()
+
+
 def without_links(tree):
-    """Each library under its SONAME alone; the links to it become linker scripts, or go."""
+    """Each library under its SONAME alone; the links to it become linker scripts, or go.
+
+    A device library is there under its names for NVSHMEM instead of its own: gshmem.get_device_library knows both.
+    """
     soname = {}
     links = sorted(path for path in tree.rglob("*") if path.is_symlink())
-    for path in [path for path in links if not path.exists() or not is_elf(path)]:
-        path.unlink()  # another name of a device library, which would take 24 MB once more
-        links.remove(path)
+    devices = [path for path in links if not path.exists() or not is_elf(path)]
+    for target in {path.resolve() for path in devices}:
+        for path in [path for path in devices if path.resolve() == target]:
+            path.unlink()
+            if target.exists():
+                shutil.copyfile(target, path)
+            links.remove(path)
+        target.unlink(missing_ok=True)
     for target in {path.resolve() for path in links}:
         said = subprocess.run(["readelf", "-d", target], check=True, capture_output=True, text=True).stdout
         soname[target] = re.search(r"\(SONAME\).*\[(.*)\]", said).group(1)
@@ -136,10 +158,8 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
                            stdout=subprocess.DEVNULL)
         if not (tree / "lib" / "cmake").is_dir():
             raise SystemExit(f"{folder} does not install to lib/: configure it with -DCMAKE_INSTALL_LIBDIR=lib")
+        leave_out(tree)
         without_links(tree)
-        for path in [path for path in tree.rglob("*") if path.name in LEFT_OUT or
-                     (path.parent.name == "perftest" and is_elf(path) and path.name not in PERFTESTS)]:
-            path.unlink()
         # The backend for torch is compiled where torch is, so its sources are in the package.
         shutil.copytree(Path(__file__).parent / "gshmem", tree, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
         tag = f"py3-none-{platform_tag(tree)}"

@@ -24,6 +24,8 @@ if [[ $way == install ]]; then
   for file in "$build"/lib/device/gshmem_sm_*.ltoir; do  # the names that nvshmem4py looks for
     [[ ! -e $file ]] || cmp "$file" "$prefix"/lib*/gshmem/nvshmem/lib/libnvshmem_device_"${file#*/device/gshmem_}"
   done
+  file=$build/lib/device/gshmem.ltoir.fatbin
+  [[ ! -e $file ]] || cmp "$file" "$prefix"/lib*/gshmem/nvshmem/lib/libnvshmem_device.ltoir.fatbin
   exit
 fi
 

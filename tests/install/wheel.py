@@ -68,9 +68,32 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, str(root / "host" / "python"))
 import build_wheel  # noqa: E402
 
+# Device libraries, which a build without CUDA does not have, are there once, and found under the names for NVSHMEM.
+tree = work / "tree"
+shutil.rmtree(tree, ignore_errors=True)
+own, others = tree / "lib" / "gshmem" / "device", tree / "lib" / "gshmem" / "nvshmem" / "lib"
+own.mkdir(parents=True)
+others.mkdir(parents=True)
+for name in ("gshmem_sm_80.bc", "gshmem_sm_90.bc", "gshmem.ltoir.fatbin", "gshmem_sm_90.ltoir", "gshmem_sm_90.ptx"):
+    (own / name).write_text(name, encoding="ascii")
+for name, target in {"_sm_80.bc": "_sm_80.bc", "_sm_90.bc": "_sm_90.bc", ".bc": "_sm_80.bc", ".ltoir.fatbin": ".ltoir.fatbin",
+                     "_sm_90.ltoir": "_sm_90.ltoir"}.items():
+    (others / f"libnvshmem_device{name}").symlink_to(f"../../device/gshmem{target}")
+build_wheel.leave_out(tree)
+build_wheel.without_links(tree)
+left = {path.relative_to(tree / "lib" / "gshmem").as_posix(): path.read_text(encoding="ascii") for path in tree.rglob("*.*")}
+assert left == {f"nvshmem/lib/libnvshmem_device{name}": f"gshmem{of}" for name, of in
+                {"_sm_80.bc": "_sm_80.bc", "_sm_90.bc": "_sm_90.bc", ".bc": "_sm_80.bc", ".ltoir.fatbin": ".ltoir.fatbin"}.items()}, left
+from gshmem import _paths  # noqa: E402
+_paths.PREFIX = tree
+for format, arch, name in (("bc", 80, "_sm_80.bc"), ("bc", 100, "_sm_90.bc"), ("fatbin", 90, ".ltoir.fatbin")):
+    found = _paths.get_device_library(format, arch)
+    assert found == others / f"libnvshmem_device{name}", found
+
 os.chdir(root)
 wheel = work / build_wheel.build_wheel(work, {"build-dir": str(build)})
 print(f"{wheel.name}: {wheel.stat().st_size / 1e6:.1f} MB")
+assert wheel.stat().st_size <= 40e6
 with zipfile.ZipFile(wheel) as archive:
     names = archive.namelist()
     assert archive.testzip() is None

@@ -44,11 +44,16 @@ def get_device_library_dir() -> Path:
 def get_device_library(format: str, arch: int) -> Path:
     """The device API as "ltoir", "bc" (LLVM bitcode), "fatbin" or "ptx" for a GPU of compute capability arch / 10.
 
-    It is the file of that architecture, else of the newest one before it. Raises FileNotFoundError where there is none.
+    It is the file of that architecture, else of the newest one before it; a fatbin has the LTO-IR of all. Raises
+    FileNotFoundError where there is none.
     """
-    folder = get_device_library_dir()
-    there = {int(path.stem[len("gshmem_sm_"):]): path for path in folder.glob(f"gshmem_sm_*.{format}")
-             if path.stem[len("gshmem_sm_"):].isdigit()}
+    folder, for_nvshmem = get_device_library_dir(), get_nvshmem_home() / "lib"
+    everything = folder / "gshmem.ltoir.fatbin", for_nvshmem / "libnvshmem_device.ltoir.fatbin"
+    if format == "fatbin" and (found := [path for path in everything if path.exists()]):
+        return found[0]
+    # A wheel has no links, so it has what has two names under that for NVSHMEM alone.
+    paths = [*for_nvshmem.glob(f"libnvshmem_device_sm_*.{format}"), *folder.glob(f"gshmem_sm_*.{format}")]
+    there = {int(path.stem.rpartition("_")[2]): path for path in paths if path.stem.rpartition("_")[2].isdigit()}
     fitting = [each for each in there if each <= arch]
     if not fitting:
         raise FileNotFoundError(f"{folder} has no gshmem_sm_{arch}.{format}: build gshmem with "

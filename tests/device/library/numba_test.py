@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""numba_test.py LTOIR ARCHITECTURE: numba-cuda's kernel of examples/python is linked with the device library, without a GPU.
+"""numba_test.py FATBIN ARCHITECTURE: numba-cuda's kernel of examples/python is linked with the device library, without a GPU.
 
 The machine code has the state that gshmemx_culibrary_init looks up. Exit 77: there is no numba-cuda, or no cffi.
 """
@@ -29,7 +29,7 @@ def main():
     code, _ = cuda.compile(numba_ring.ring_for(ARCHITECTURE), types.void(ints, ints, types.uint64[::1]), device=False, abi="numba",
                            cc=divmod(ARCHITECTURE, 10), output="ltoir")
     options = LinkerOptions(arch=f"sm_{ARCHITECTURE}", link_time_optimization=True)
-    cubin = Linker(ObjectCode.from_ltoir(code), ObjectCode.from_ltoir(LIBRARY.read_bytes()), options=options).link("cubin").code
+    cubin = Linker(ObjectCode.from_ltoir(code), ObjectCode.from_fatbin(LIBRARY.read_bytes()), options=options).link("cubin").code
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(cubin)
         file.flush()
