@@ -5,6 +5,7 @@
 
 #include <cuda.h>
 
+#include <cstdint>
 #include <cstdio>
 #include <cstring>
 #include <string>
@@ -113,6 +114,30 @@ int finalized(const char* file) {
   return module.run() == -1 ? 0 : 1;
 }
 
+/// The module's number becomes that of another version, and its own again.
+int other_version(const char* file) {
+  gshmem_init();
+  const Module module(file);
+  const auto find = driver<decltype(&cuModuleGetGlobal)>("cuModuleGetGlobal");
+  CUdeviceptr symbol = 0;
+  std::size_t bytes = 0;
+  std::uint64_t number = 0;
+  if (find(&symbol, &bytes, module.handle(), "gshmemi_device_state") != CUDA_SUCCESS) return 3;
+  void* const word = reinterpret_cast<void*>(symbol + bytes - sizeof(number));
+  const auto write = [&] {
+    return cudaMemcpy(word, &number, sizeof(number), cudaMemcpyDefault) == cudaSuccess;
+  };
+  if (cudaMemcpy(&number, word, sizeof(number), cudaMemcpyDefault) != cudaSuccess) return 3;
+  ++number;
+  if (!write() || gshmemx_cumodule_init(module.handle()) != GSHMEMX_ERROR_NOT_SUPPORTED) return 1;
+  --number;
+  if (!write() || gshmemx_cumodule_init(module.handle()) != GSHMEMX_SUCCESS) return 1;
+  const bool good = module.run() == gshmem_my_pe() * 100 + gshmem_n_pes() &&
+                    gshmemx_cumodule_finalize(module.handle()) == GSHMEMX_SUCCESS;
+  gshmem_finalize();
+  return good ? 0 : 1;
+}
+
 int before_init(const char*) {
   int* out = nullptr;
   if (cudaMallocHost(&out, sizeof(int)) != cudaSuccess) return 1;
@@ -126,11 +151,10 @@ struct Case {
   const char* says;  ///< must be in its output
 };
 constexpr const char* kTrapped = "gshmem_my_pe: the library is not initialized";
-constexpr Case kCases[] = {{"initialized", initialized, "kernel tells"},
-                           {"library", library, "kernel tells"},
-                           {"not_initialized", not_initialized, kTrapped},
-                           {"finalized", finalized, kTrapped},
-                           {"before_init", before_init, kTrapped}};
+constexpr Case kCases[] = {
+    {"initialized", initialized, "kernel tells"},          {"library", library, "kernel tells"},
+    {"not_initialized", not_initialized, kTrapped},        {"finalized", finalized, kTrapped},
+    {"other_version", other_version, "of another gshmem"}, {"before_init", before_init, kTrapped}};
 
 /// Returns exit status and output of this program with a case.
 int run_child(const std::string& self, const std::string& file, const Case& test) {
