@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs into a prefix, or builds an outside project with that prefix and runs it as one PE: outside/ is for gshmem,
 # for_nvshmem/ for NVSHMEM. inside/ is a project that contains gshmem's sources, by add_subdirectory.
-# Usage: build_and_run.sh install|find_package|pkg_config|nvcc|nvshmem_... BUILD-FOLDER WORK-FOLDER [NAME]
+# Usage: build_and_run.sh install|find_package|pkg_config|module|nvcc|nvshmem_... BUILD-FOLDER WORK-FOLDER [NAME]
 # NAME is the name of the build folder in WORK-FOLDER.
 set -euo pipefail
 way=$1 build=$2 work=$3
@@ -93,6 +93,19 @@ case $way in
     "${CXX:-g++}" -std=c++17 -Wall -Wextra -Werror "$outside/hello.cpp" -o "$target/hello" \
       "${flags[@]}" -Wl,-rpath,"$libdir"
     run "$target/hello"
+    ;;
+  module)
+    command -v tclsh > /dev/null || skip "no tclsh"
+    # The commands of modules become those of this shell.
+    printf '%s\n' 'proc module-whatis args {}' 'proc conflict args {}' \
+      'proc prepend-path {name path} { puts "export $name=\"$path\${$name:+:\$$name}\"; ls -d \"$path\"" }' \
+      'set ModulesCurrentModulefile [lindex $argv 0]' 'source $ModulesCurrentModulefile' > "$target/read.tcl"
+    commands=$(tclsh "$target/read.tcl" "$(find "$prefix" -path '*/modulefiles/gshmem/*' -type f)")
+    eval "$commands"
+    "${CXX:-g++}" -std=c++17 "$outside/hello.cpp" -o "$target/hello" -lgshmem
+    run "$target/hello"
+    [[ $(command -v gshmem-info) == "$prefix/bin/gshmem-info" ]]
+    [[ -e ${MANPATH%%:*}/man1/gshmem-info.1 ]]
     ;;
   nvcc)
     [[ -n ${CUDACXX:-} ]] || skip "built without nvcc, for CPU mode only"
