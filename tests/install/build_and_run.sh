@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs into a prefix, or builds an outside project with that prefix and runs it as one PE: outside/ is for gshmem,
 # for_nvshmem/ for NVSHMEM. inside/ is a project that contains gshmem's sources, by add_subdirectory.
-# Usage: build_and_run.sh install|find_package|pkg_config|module|nvcc|nvshmem_... BUILD-FOLDER WORK-FOLDER [NAME]
+# Usage: build_and_run.sh install|find_package|pkg_config|module|packages|nvcc|nvshmem_... BUILD-FOLDER WORK-FOLDER [NAME]
 # NAME is the name of the build folder in WORK-FOLDER.
 set -euo pipefail
 way=$1 build=$2 work=$3
@@ -106,6 +106,18 @@ case $way in
     run "$target/hello"
     [[ $(command -v gshmem-info) == "$prefix/bin/gshmem-info" ]]
     [[ -e ${MANPATH%%:*}/man1/gshmem-info.1 ]]
+    ;;
+  packages)
+    for tool in cpack dpkg-deb dpkg-shlibdeps; do command -v $tool > /dev/null || skip "no $tool"; done
+    cpack -G DEB -B "$target" --config "$build/CPackConfig.cmake" > "$target/cpack.log" 2>&1 || { cat "$target/cpack.log"; exit 1; }
+    for name in libgshmem0.1 libgshmem-dev gshmem-nvshmem gshmem-tools; do
+      dpkg-deb -x "$target/$name"_*.deb "$target/root"
+      dpkg-deb -c "$target/$name"_*.deb | awk '$1 !~ /^d/ {print $6}' >> "$target/files"
+    done
+    [[ -z $(sort "$target/files" | uniq -d) ]]  # no file is in two packages
+    [[ $(dpkg-deb -f "$target"/gshmem-tools_*.deb Depends) == *"libgshmem0.1 (= "* ]]
+    ls "$target"/root/usr/share/doc/gshmem/{LICENSE,CHANGELOG.md,install.md} > /dev/null
+    "$target/root/usr/bin/gshmem-info" --version
     ;;
   nvcc)
     [[ -n ${CUDACXX:-} ]] || skip "built without nvcc, for CPU mode only"
