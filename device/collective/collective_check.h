@@ -1,8 +1,8 @@
 // Checks that the members of a team make the same collective, if arguments are checked. Each member
 // writes a note of its call in its slot. After the call it compares its note with that of the next
-// member. During a long wait it compares with the member that it waits for. Both require that the
-// member's memory is mapped. Members whose calls differ would wait for each other until
-// GSHMEM_TIMEOUT, or get a meaningless result.
+// member, if that one's memory is mapped. Else it puts its note there before the call, and the next
+// member compares. During a long wait a member compares with the mapped one that it waits for.
+// Members whose calls differ would wait until GSHMEM_TIMEOUT, or get a meaningless result.
 #pragma once
 
 #include "../pe/check.h"
@@ -35,8 +35,54 @@ GSHMEM_OUTLINE void note_call(const TeamCall& call, std::uint64_t kind, std::uin
                             load_relaxed(&slot->packets));
 }
 
-/// Returns false, and reports a fault that names the first difference, if member `i` is in another
-/// call than this PE's last one. Returns true if no difference was seen.
+GSHMEM_FN int next_member(const abi::Team& team) {
+  return team.my_pe + 1 < team.n_pes ? team.my_pe + 1 : 0;
+}
+GSHMEM_FN int member_before(const abi::Team& team) {
+  return (team.my_pe > 0 ? team.my_pe : team.n_pes) - 1;
+}
+
+/// Puts the note of this PE's call to the next member, if that one is not mapped. The quiet in
+/// end_collective completes it: it has arrived when the next member leaves the call.
+GSHMEM_OUTLINE void tell_next(const TeamCall& call) {
+  const State& state = *call.state;
+  const int pe = team_pe(*call.team, next_member(*call.team));
+  if (pe == state.my_pe || is_mapped(state, pe)) return;
+  abi::SyncSlot* const slot = slot_of(call);
+  const std::uint32_t at = (slot->noted - 1) % 2;
+  nic::put(Thread{}, state, slot->told + at, slot->notes + at, sizeof(abi::CallNote), pe,
+           nic::Reuse::kAtQuiet);
+}
+
+/// Returns false, and reports a fault that names the first difference, if `mine` is another call
+/// than `theirs`, of PE `pe`.
+GSHMEM_OUTLINE bool is_same_call(const TeamCall& call, const abi::CallNote& mine,
+                                 const abi::CallNote& theirs, int pe) {
+  FaultInfo info{GSHMEMX_ERROR_SYMMETRY, call.name, "team"};
+  info.pe = pe;
+  info.value = load_relaxed(&mine.what);
+  info.limit = theirs.what;
+  if (info.value >> 32 != info.limit >> 32) {
+    info.rule = abi::Rule::kSameCall;
+  } else if (info.value != info.limit) {
+    info.argument = "root";
+    info.value = static_cast<std::uint32_t>(info.value);
+    info.limit = static_cast<std::uint32_t>(info.limit);
+    info.rule = abi::Rule::kSame;
+  } else if (load_relaxed(&mine.bytes) != theirs.bytes) {
+    info.argument = "nelems";
+    info.value = load_relaxed(&mine.bytes);
+    info.limit = theirs.bytes;
+    info.rule = abi::Rule::kSameBytes;
+  } else {
+    return true;
+  }
+  fault(*call.state, info);
+  return false;
+}
+
+/// Returns false, and reports a fault, if mapped member `i` is in another call than this PE's last
+/// one. Returns true if no difference was seen.
 GSHMEM_OUTLINE bool members_agree(const TeamCall& call, int i) {
   const State& state = *call.state;
   const int pe = team_pe(*call.team, i);
@@ -44,34 +90,30 @@ GSHMEM_OUTLINE bool members_agree(const TeamCall& call, int i) {
   abi::SyncSlot* const slot = slot_of(call);
   const abi::CallNote& mine = slot->notes[(slot->noted - 1) % 2];
   const std::uint64_t key = load_relaxed(&mine.key);
-  FaultInfo info{GSHMEMX_ERROR_SYMMETRY, call.name, "team"};
-  info.pe = pe;
   GSHMEM_NO_UNROLL
   for (const abi::CallNote& note : slot->notes) {
-    const abi::CallNote* const theirs = peer_address(state, &note, pe);
-    if (load_acquire(&theirs->key) != key) continue;
-    const std::uint64_t kind = load_relaxed(&theirs->what), bytes = load_relaxed(&theirs->bytes);
+    const abi::CallNote* const at = peer_address(state, &note, pe);
+    if (load_acquire(&at->key) != key) continue;
+    const abi::CallNote theirs{key, load_relaxed(&at->what), load_relaxed(&at->bytes)};
     fence_acquire_system();
-    if (load_relaxed(&theirs->key) != key) continue;  // it has begun another call
-    info.value = load_relaxed(&mine.what);
-    info.limit = kind;
-    if (info.value >> 32 != kind >> 32) {
-      info.rule = abi::Rule::kSameCall;
-    } else if (info.value != kind) {
-      info.argument = "root";
-      info.value = static_cast<std::uint32_t>(info.value);
-      info.limit = static_cast<std::uint32_t>(kind);
-      info.rule = abi::Rule::kSame;
-    } else if (load_relaxed(&mine.bytes) != bytes) {
-      info.argument = "nelems";
-      info.value = load_relaxed(&mine.bytes);
-      info.limit = bytes;
-      info.rule = abi::Rule::kSameBytes;
-    } else {
-      continue;
-    }
-    fault(state, info);
-    return false;
+    if (load_relaxed(&at->key) != key) continue;  // it has begun another call
+    if (!is_same_call(call, mine, theirs, pe)) return false;
+  }
+  return true;
+}
+/// Does the same after the call for the member before this one, if that one is not mapped. While
+/// this PE was in its call, that member put no other note to the place of this one.
+GSHMEM_OUTLINE bool is_told_same(const TeamCall& call) {
+  const int pe = team_pe(*call.team, member_before(*call.team));
+  if (pe == call.state->my_pe || is_mapped(*call.state, pe)) return true;
+  abi::SyncSlot* const slot = slot_of(call);
+  const abi::CallNote& mine = slot->notes[(slot->noted - 1) % 2];
+  GSHMEM_NO_UNROLL
+  for (const abi::CallNote& note : slot->told) {
+    const abi::CallNote theirs{load_relaxed(&note.key), load_relaxed(&note.what),
+                               load_relaxed(&note.bytes)};
+    if (theirs.key == load_relaxed(&mine.key) && !is_same_call(call, mine, theirs, pe))
+      return false;
   }
   return true;
 }
@@ -84,10 +126,13 @@ GSHMEM_FN int checked_collective(Coop coop, const TeamCall& call, std::uint64_t 
     return work();
   } else {
     coop.sync();
-    if (coop.thread_rank() == 0) note_call(call, kind, bytes);
+    if (coop.thread_rank() == 0) {
+      note_call(call, kind, bytes);
+      tell_next(call);
+    }
     const int status = work();
-    const int next = call.team->my_pe + 1 < call.team->n_pes ? call.team->my_pe + 1 : 0;
-    const bool good = status != 0 || coop.thread_rank() != 0 || members_agree(call, next);
+    const bool good = status != 0 || coop.thread_rank() != 0 ||
+                      (members_agree(call, next_member(*call.team)) && is_told_same(call));
     sync_lanes(coop);
     return coop.any(!good) ? fault_code(*call.state) : status;
   }

@@ -53,6 +53,8 @@ struct SyncSlot {
   /// (device/collective/collective_check.h), and the number of all that it has noted, which only
   /// this PE uses.
   CallNote notes[2];
+  /// Those of the member before this one, which puts them here if it is not mapped.
+  CallNote told[2];
   std::uint32_t noted;
 };
 inline constexpr std::uint64_t kCounted = std::uint64_t{1} << 63;
