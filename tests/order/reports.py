@@ -50,6 +50,9 @@ assert outputs == ["early: 0\n"] * 2, outputs
 for setting in ("GSHMEM_LOG=none", "GSHMEM_LOG_FILE=/dev/null"):
     run = subprocess.run([sys.executable, check, "env", setting, program, "none"], capture_output=True, text=True, timeout=300)
     assert run.returncode == 0 and "gshmem-check: 0 findings" in run.stderr, (setting, run)
+# A crash is no success.
+status, _, text, report = check_program("crash", 1)
+assert status == 139 and report["checked"] and "was ended by SIGSEGV" in text, (status, text)
 # Where nothing was checked, that is no success.
 for command, status, words in (
         (["true"], 2, "nothing was checked: the program never ran under GSHMEM_CHECK=order"),

@@ -1,9 +1,10 @@
 // Programs with mistakes that gshmem-check names; a comment at a line says which word of its report
 // must point there. Without a mistake: "fence", "sizes", "contexts". Ignored because of a comment
-// in the program: "ignored".
+// in the program: "ignored". Ends by a signal: "crash".
 #include <gshmem/gshmem.hpp>
 
 #include <atomic>
+#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <string>
@@ -76,6 +77,8 @@ void run(const gshmem::Runtime& runtime, const std::string& mistake) {
   gshmem_barrier_all();
   if (mistake == "kernel") {
     gshmem::launch({.blocks = 1, .threads = 2}, Copy{}, to, source.data(), signal.data());
+  } else if (mistake == "crash") {
+    std::raise(SIGSEGV);
   } else if (mistake == "contexts") {
     make_contexts_beside_a_kernel();
   } else if (mistake == "sizes") {
