@@ -36,13 +36,11 @@ struct SendBursts {
 
   template <class Group>
   GSHMEM_FN void put(Burst<Group>& burst, Kind kind, std::uint64_t* to, std::uint64_t* source,
-                     int length) const {
+                     std::uint64_t* copy, int length) const {
     if (kind == kElement) {
       burst.p(to, source[0]);
     } else if (kind == kFromStack) {
-      std::uint64_t copy[kWords] = {};
       for (int i = 0; i < length; ++i) copy[i] = source[i];
-      // gshmem-check: ignore, since this library takes what is not in the heap at once
       burst.put_nbi(to, copy, static_cast<std::size_t>(length));
     } else {
       burst.put_nbi(to, source, static_cast<std::size_t>(length));
@@ -57,6 +55,7 @@ struct SendBursts {
     const int part = static_cast<int>(group.size()) * kSlots * kWords;
     const auto area = [&](int pe) { return data + (pe * handles + k) * part; };
     std::uint64_t *mine = flags + k * 2 * n, *acks = mine + n, *source = area(n);
+    std::uint64_t copies[kSlots * kWords];  // a quiet comes before it changes
     for (int turn = 1; turn <= rounds; ++turn) {
       const std::uint64_t round = static_cast<std::uint64_t>(turn);
       const int to = (me + turn) % n, from = (me + n - turn % n) % n;
@@ -67,7 +66,7 @@ struct SendBursts {
           const int at = (group.thread_rank() * kSlots + slot) * kWords;
           const int length = this->length(slot, group.thread_rank(), round);
           for (int i = 0; i < length; ++i) source[at + i] = value(me, at + i, round);
-          put(burst, kind(slot, round), area(me) + at, source + at, length);
+          put(burst, kind(slot, round), area(me) + at, source + at, copies + slot * kWords, length);
           if (mix(round, static_cast<std::uint64_t>(slot)) % 7 == 0) burst.ring();
         }
         if (signals) burst.signal({mine + me, round, Signal::kSet});

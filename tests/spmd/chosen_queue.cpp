@@ -117,7 +117,7 @@ struct QuietOfQueues {
         nvshmemi_ibgda_rma_p(counters + me, count, pe, 0);
       } else {
         device::fence_release_system();
-        device::store_relaxed(reinterpret_cast<unsigned*>(address), static_cast<unsigned>(count));
+        device::store_flag(reinterpret_cast<unsigned*>(address), static_cast<unsigned>(count));
       }
       gshmem_int_wait_until(counters + pe, GSHMEM_CMP_GE, count);
     }

@@ -129,6 +129,7 @@ void every_type_by_context(Pe& pe, gshmem_ctx_t ctx, void* memory, std::uint64_t
     for (std::size_t i = 0; i < sizeof(back); ++i) SPMD_EQ(pe, back_bytes[i], bytes[i], row);   \
     gshmemx_qp_##NAME##_put_nbi(there, source + 1, 1, to, qp);                                  \
     gshmemx_qp_##NAME##_put_signal(there + 1, source, 1, signal, 2, GSHMEM_SIGNAL_ADD, to, qp); \
+    gshmemx_qp_fence(to, &qp, 1);                                                               \
     gshmemx_qp_##NAME##_put_signal_nbi(there + 1, source, 1, signal, 3, GSHMEM_SIGNAL_ADD, to,  \
                                        qp);                                                     \
     gshmemx_qp_quiet(to, &qp, 1);                                                               \

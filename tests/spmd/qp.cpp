@@ -111,13 +111,14 @@ void test_quiet(Pe& pe, const Handles& handles, QuietOfHandles::Of of) {
 
 /// Two blocks post on all rails and wait for all queues, repeatedly.
 struct QuietOfAll {
+  static constexpr int kBlocks = 2, kPuts = 4;
   GSHMEM_FN void operator()(const LaunchContext& ctx, Log, std::uint64_t* words, int rounds) const {
     const int to = (ctx.my_pe() + 1) % ctx.n_pes();
-    std::uint64_t* mine = words + 2 * ctx.block_rank();
+    std::uint64_t* mine = words + (kPuts + 1) * ctx.block_rank();
     int all[] = {GSHMEMX_QP_ALL};
     for (int round = 0; round < rounds; ++round) {
-      for (int k = 0; k < 4 && ctx.thread_rank() == 0; ++k) {
-        ctx.put_nbi(ctx.thread(), mine, mine + 1, 1, to);
+      for (int k = 0; k < kPuts && ctx.thread_rank() == 0; ++k) {
+        ctx.put_nbi(ctx.thread(), mine + k, mine + kPuts, 1, to);
       }
       gshmemx_qp_quiet_block(ctx.block_rank() == 0 ? to : GSHMEMX_PE_ALL, all, 1);
     }
@@ -128,7 +129,7 @@ struct QuietOfAll {
 
 SPMD_TEST(groups_wait_for_all_queues_while_contexts_come_and_go) {
   if (!pe.c_api_in_kernels()) return pe.skip(kTwoPesOnAGpu);
-  SymmetricArray<std::uint64_t> words(4);
+  SymmetricArray<std::uint64_t> words(QuietOfAll::kBlocks * (QuietOfAll::kPuts + 1));
   OwnedQueues(pe, 8);  // provides queues for the contexts
   std::atomic<bool> over{false};
   std::thread others([&, handle = gshmemx_pe_handle()] {
@@ -139,8 +140,8 @@ SPMD_TEST(groups_wait_for_all_queues_while_contexts_come_and_go) {
       for (const gshmem_ctx_t ctx : contexts) gshmem_ctx_destroy(ctx);
     }
   });
-  pe.run({.blocks = 2, .threads = pe.on_gpu() ? 64u : 4u}, QuietOfAll{}, words.data(),
-         pe.on_network() ? 20 : 50);
+  pe.run({.blocks = QuietOfAll::kBlocks, .threads = pe.on_gpu() ? 64u : 4u}, QuietOfAll{},
+         words.data(), pe.on_network() ? 20 : 50);
   over = true;
   others.join();
   pe.barrier();

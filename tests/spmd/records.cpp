@@ -127,12 +127,14 @@ SPMD_TEST(transfers_and_signals_by_record_arrive) {
   ONE_RECORD(gshmemx_quiet_status(), 0);
   check(__LINE__, 2 * kCount, kCount, pe.next());
   ONE_RECORD_OF(gshmem_int_iput(dest, source, 2, 1, kCount / 2, pe.me()));
+  gshmem_quiet();
   ONE_RECORD_OF(gshmem_int_iget(got, dest, 1, 2, kCount / 2, pe.me()));
   check(__LINE__, 2 * kCount, kCount / 2, pe.me());
   std::int64_t* const word = reinterpret_cast<std::int64_t*>(signals.data());
   std::int64_t old = 77;
   ONE_RECORD(gshmem_barrier(GSHMEM_TEAM_WORLD), 0);
   gshmem_int64_atomic_fetch_add_nbi(&old, word, 4, pe.next());
+  gshmem_quiet();
   SPMD_EQ(pe, old, 3);
   ONE_RECORD_OF(gshmem_sync_all());
   SPMD_CHECK(pe, gshmem_int64_test(word, GSHMEM_CMP_EQ, 7));

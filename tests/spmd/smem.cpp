@@ -86,6 +86,7 @@ struct NotGiven {
     const int peer = (ctx.my_pe() + 1) % ctx.n_pes();
     const auto put = [&] {
       with_group(ctx, scope, [&](auto group) { ctx.put(group, target, source, kSmemCopy, peer); });
+      ctx.fence();  // the next one stores to the same memory
       ctx.block().sync();
     };
     std::uint8_t* const smem = block_smem(ctx, host);
