@@ -14,10 +14,14 @@ namespace gshmem::device::nic {
 GSHMEM_OUTLINE void put_by(const State& state, std::uint32_t index, void* dest, const void* source,
                            std::size_t bytes, int pe) {
   if (has_queue_keys(state, dest) && is_short(state, source, bytes)) {
-    PostingOf<OneEntry> posting;
+    ShortWay way(state);
+    way.set_queue(index);
+    const OneEntry entry = write_entry(way, dest, source, bytes, false);
+    if (way.alone) return post_alone(state, way, entry);
+    PostingOf<KeyedEntry> posting;
     post_by(posting, state, index);
-    posting.entries = transfer_of(posting, Opcode::kRdmaWrite, dest, source, bytes);
-    post_held<Sharing::kNone, const OneEntry&, const OneEntry&>(posting);
+    posting.entries = {entry};
+    post<Sharing::kNone>(posting);
     return;
   }
   Request request{&state, Operation::kPut, pe};

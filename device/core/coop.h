@@ -68,6 +68,7 @@ class Converged {
   }
 
  private:
+  friend struct WholeWarp;
   unsigned mask_;
 };
 /// Is no other thread of the warp active here?
@@ -75,6 +76,40 @@ __device__ inline bool is_alone() {
   const unsigned here = __activemask();
   return (here & (here - 1)) == 0;
 }
+
+/// Stands in for Converged where it has all threads of a warp: each of its steps is one
+/// instruction.
+struct WholeWarp {
+  __device__ int size() const { return 32; }
+  __device__ int rank() const { return static_cast<int>(lane_id()); }
+  __device__ bool first() const { return lane_id() == 0; }
+  __device__ bool last() const { return lane_id() == 31; }
+  __device__ bool alone() const { return false; }
+  __device__ void sync() const { __syncwarp(); }
+  __device__ std::uint64_t from_first(std::uint64_t value) const {
+    return __shfl_sync(~0u, static_cast<unsigned long long>(value), 0);
+  }
+  __device__ std::uint32_t from_last(std::uint32_t value) const {
+    return __shfl_sync(~0u, value, 31);
+  }
+  __device__ Converged converged() const {
+    Converged group;
+    group.mask_ = ~0u;
+    return group;
+  }
+  /// Are all threads of the warp here together, with the same key?
+  __device__ static bool is_here(std::uint32_t key) {
+    if (__activemask() != ~0u) return false;
+    int same = 0;
+    __match_all_sync(~0u, key, &same);
+    return same != 0;
+  }
+};
+#else
+struct WholeWarp : Converged {
+  static Converged converged() { return self(); }
+  static bool is_here(std::uint32_t) { return false; }
+};
 #endif
 
 #if defined(__CUDA_ARCH__)
@@ -84,6 +119,9 @@ __device__ inline bool is_alone() {
 __device__ inline std::uint32_t block_number() {
   return blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z);
 }
+/// Returns a number that all threads of a block have, and that spreads blocks over queues: that of
+/// the block if the grid has one dimension. It takes no product.
+__device__ inline std::uint32_t block_spread() { return blockIdx.x + blockIdx.y + blockIdx.z; }
 __device__ inline std::uint32_t thread_number() {
   return threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);
 }
@@ -139,6 +177,7 @@ inline std::uint32_t block_number() {
   const HostLane* lane = gshmemi_ambient()->lane;
   return lane ? static_cast<std::uint32_t>(lane->block_rank) : 0;
 }
+inline std::uint32_t block_spread() { return block_number(); }
 inline std::uint32_t thread_number() {
   const HostLane* lane = gshmemi_ambient()->lane;
   return lane ? static_cast<std::uint32_t>(lane->thread_rank) : 0;

@@ -19,9 +19,12 @@
 // such functions to the registers of the kernels that call them. It refuses a kernel with fewer
 // registers than any other function that the kernel calls.
 #define GSHMEM_OUTLINE static __host__ __device__ __noinline__ inline
+// Marks functions that have to be in line even where the compiler saves time.
+#define GSHMEM_INLINE __host__ __device__ __forceinline__
 #else
 #define GSHMEM_FN inline
 #define GSHMEM_OUTLINE [[gnu::noinline]] inline
+#define GSHMEM_INLINE inline
 #endif
 
 // Stands before a loop of a slow path, whose unrolling would cost callers registers.
@@ -79,6 +82,22 @@ GSHMEM_FN To bits(const From& from) {
   To to;
   memcpy(static_cast<void*>(&to), static_cast<const void*>(&from), sizeof(To));
   return to;
+}
+
+/// Two words that are loaded together, from an address that is a multiple of 16. It is a load that
+/// the compiler knows: of a constant state it makes constants.
+struct TwoWords {
+  std::uint64_t first, second;
+};
+GSHMEM_FN TwoWords load_two(const void* p) {
+#if defined(__CUDA_ARCH__)
+  const ulonglong2 words = *static_cast<const ulonglong2*>(p);
+  return {words.x, words.y};
+#else
+  TwoWords words;
+  std::memcpy(&words, p, sizeof(words));
+  return words;
+#endif
 }
 
 /// Returns the number of the highest bit that is set; at least one must be set.

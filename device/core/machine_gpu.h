@@ -407,6 +407,8 @@ template <class T>
 __device__ inline void keep_in_memory(T& object) {
   asm volatile("" ::"l"(&object) : "memory");
 }
+/// Makes the compiler compute an address here, before the branches that come next.
+__device__ inline void compute_here(std::uint64_t& address) { asm volatile("" : "+l"(address)); }
 /// Returns the number of the running kernel: no other kernel of this process has it on this GPU.
 __device__ inline std::uint64_t grid_number() {
   std::uint64_t number;

@@ -41,7 +41,7 @@ struct OneEntry {
     image.put(0, control_unit({opcode, 0, 3, 0}));
     image.put(1, remote_unit(remote, keys.remote_key()));
     Word16 third = data;
-    if (!(data.x & Be32(abi::kInlineMarker).raw)) third.y = keys.local_key().raw;
+    if (!(data.x & kRawInline)) third.y = keys.local_key().raw;
     image.put(2, third);
     image.units = 3;
   }
@@ -107,8 +107,9 @@ GSHMEM_FN const abi::RemoteKeys& remote_keys_at(const abi::RegisteredRange& rang
 /// grown. Its keys are loaded while the reservation is pending.
 struct KeyedEntry {
   OneEntry entry;
-  const std::uint64_t *remote, *local;    ///< of range_word; null: it has the key of the queue
-  std::uint32_t rails, remote_key_count;  ///< those of the state
+  const std::uint64_t *remote = nullptr,
+                      *local = nullptr;  ///< of range_word; null: it has the key of the queue
+  std::uint32_t rails = 0, remote_key_count = 0;  ///< those of the state
 
   /// The ranges of the words. They are loaded before the reservation, and the keys after it, before
   /// its result is needed.

@@ -7,6 +7,7 @@
 #include "../pe/copy.h"
 #include "../pe/p2p.h"
 #include "post.h"
+#include "short_way.h"
 #include "transfer.h"
 
 namespace gshmem::device::nic {
@@ -55,16 +56,36 @@ GSHMEM_FN void use_keys_beyond(PostingOf<KeyedEntry>& posting, const OneEntry& e
                      state.key_rails, remote_key_count(state)};
 }
 
-/// Returns the PE from memory: a variable `pe` would cost a call one more register.
-GSHMEM_FN int peer_of(Posting& posting) {
-  keep_in_memory(posting);
-  return posting.queue.pe();
+/// Makes the entry of a put in the heap. With `words` the payload is in the entry: it is loaded
+/// here, and arrives while the reservation is pending.
+GSHMEM_INLINE OneEntry write_entry(const ShortWay& way, const void* dest, const void* source,
+                                   std::size_t bytes, bool words) {
+  const std::uint32_t length = static_cast<std::uint32_t>(bytes);
+  OneEntry entry = transfer_entry(Opcode::kRdmaWrite, way.offset(dest), way.offset(source), length);
+  if (words) entry.data = {inline_header(length), 0, 0, 0};
+  const std::uint32_t* const word = static_cast<const std::uint32_t*>(source);
+  if (words) entry.data.y = load_bulk(word);
+  if (words & (length > 4)) entry.data.z = load_bulk(word + 1);
+  if (words & (length > 8)) entry.data.w = load_bulk(word + 2);
+  return entry;
+}
+
+/// Returns 1 if the source of a put allows the short way: its bytes are in the entry, or in the
+/// heap and the call does not wait.
+GSHMEM_FN std::uint32_t is_simple_put(const ShortWay& way, const void* source, std::size_t bytes,
+                                      bool words, bool blocking) {
+  return (words ? 1u : 0u) | (way.has(source, bytes) & (blocking ? 0u : 1u));
 }
 
 /// The one thread that posts for a warp or a block shares reservations with no other thread.
 template <class Coop>
 inline constexpr Sharing kSharing =
     std::is_base_of_v<Thread, Coop> ? Sharing::kWarp : Sharing::kNone;
+
+/// May the call be in registers? For groups the time is spent elsewhere, and a LeanThread saves
+/// registers.
+template <class Coop>
+inline constexpr bool kTakesShortWay = std::is_same_v<Coop, Thread>;
 
 // The API of the network path. The first thread of a group puts or gets for all. The functions are
 // out of line, because the request would take registers of the caller (48 instead of 40).
@@ -81,10 +102,10 @@ GSHMEM_OUTLINE void move_long(const State& state, Operation operation, const voi
   execute_long(request);
 }
 
-/// Puts what fits into one WQE if a side is in registered memory.
+/// Puts what fits into one WQE, wherever it is and whatever the queue.
 template <Sharing kSharing>
-GSHMEM_OUTLINE void put_beyond(const State& state, void* dest, const void* source,
-                               std::size_t bytes, int pe, bool blocking) {
+GSHMEM_OUTLINE void put_by_keys(const State& state, void* dest, const void* source,
+                                std::size_t bytes, int pe, bool blocking) {
   PostingOf<KeyedEntry> posting;
   const bool words = is_words(source, bytes);
   ShortPayload payload{};
@@ -101,36 +122,24 @@ GSHMEM_OUTLINE void put(Coop coop, const State& state, void* dest, const void* s
                         std::size_t bytes, int pe, Reuse reuse) {
   if (coop.thread_rank() != 0) return;
   const bool blocking = reuse == Reuse::kOnReturn, words = is_words(source, bytes);
-  if (words || (is_short(state, source, bytes) && (!blocking || bytes > kInlinePutBytes))) {
-    PostingOf<OneEntry> posting;
-    ShortPayload payload{};  // is loaded while the queue is chosen
-    if (words) payload = load_words(source, bytes);
-    if (post_to(posting, state, pe, words ? Rail::kFirst : Rail::kAny, dest)) {
-      if (words) {
-        posting.entries = words_entry(posting, dest, payload, bytes);
-        // Passed by value if threads put by themselves; for groups the time is spent elsewhere.
-        using Held =
-            std::conditional_t<kSharing<Coop> == Sharing::kWarp, OneEntry, const OneEntry&>;
-        post_held<kSharing<Coop>, Held, const OneEntry&>(posting);
-      } else {
-        posting.entries = transfer_of(posting, Opcode::kRdmaWrite, dest, source, bytes);
-        post_held<kSharing<Coop>, const OneEntry&, const OneEntry&>(posting,
-                                                                    blocking ? "put" : nullptr);
-      }
-      return;
-    }
-    pe = peer_of(posting);
+  if constexpr (kTakesShortWay<Coop>) {
+    const ShortWay way(state, pe);
+    const std::uint32_t simple = way.has(dest) & is_simple_put(way, source, bytes, words, blocking);
+    if (simple & way.alone)
+      return post_alone(state, way, write_entry(way, dest, source, bytes, words));
+    if (simple & way.open)
+      return post_together(state, way, write_entry(way, dest, source, bytes, words));
   }
   if (words || (is_short_beyond(state, source, bytes) && (!blocking || bytes > kInlinePutBytes))) {
-    put_beyond<kSharing<Coop>>(state, dest, source, bytes, pe, blocking);
+    put_by_keys<kSharing<Coop>>(state, dest, source, bytes, pe, blocking);
   } else {
     move_long(state, Operation::kPut, dest, source, bytes, pe, blocking);
   }
 }
-/// Gets what fits into one WQE if a side is in registered memory.
+/// Gets what fits into one WQE, wherever it is and whatever the queue.
 template <Sharing kSharing>
-GSHMEM_OUTLINE void get_beyond(const State& state, void* dest, const void* source,
-                               std::size_t bytes, int pe, bool blocking) {
+GSHMEM_OUTLINE void get_by_keys(const State& state, void* dest, const void* source,
+                                std::size_t bytes, int pe, bool blocking) {
   PostingOf<KeyedEntry> posting;
   post_to(posting, state, pe, Rail::kAny, source);
   use_keys_beyond(posting, transfer_of(posting, Opcode::kRdmaRead, source, dest, bytes), source,
@@ -142,16 +151,17 @@ GSHMEM_OUTLINE void get(Coop coop, const State& state, void* dest, const void* s
                         std::size_t bytes, int pe, Arrival arrival) {
   if (coop.thread_rank() != 0) return;
   const bool blocking = arrival == Arrival::kOnReturn;
-  if (has_queue_keys(state, source) && is_short(state, dest, bytes) &&
-      !(state.nic.flags & abi::kNicReadNeedsDump)) {
-    PostingOf<OneEntry> posting;
-    post_to(posting, state, pe, Rail::kAny, source);
-    posting.entries = transfer_of(posting, Opcode::kRdmaRead, source, dest, bytes);
-    post<kSharing<Coop>>(posting, blocking ? "get" : nullptr);
-    return;
+  if constexpr (kTakesShortWay<Coop>) {
+    const ShortWay way(state, pe);
+    const OneEntry entry = transfer_entry(Opcode::kRdmaRead, way.offset(source), way.offset(dest),
+                                          static_cast<std::uint32_t>(bytes));
+    const bool waits = blocking || (state.nic.flags & abi::kNicReadNeedsDump) != 0;
+    const std::uint32_t simple = way.has(source) & way.has(dest, bytes) & (waits ? 0u : 1u);
+    if (simple & way.alone) return post_alone(state, way, entry);
+    if (simple & way.open) return post_together(state, way, entry);
   }
   if (is_short_beyond(state, dest, bytes) && !(state.nic.flags & abi::kNicReadNeedsDump)) {
-    get_beyond<kSharing<Coop>>(state, dest, source, bytes, pe, blocking);
+    get_by_keys<kSharing<Coop>>(state, dest, source, bytes, pe, blocking);
   } else {
     move_long(state, Operation::kGet, source, dest, bytes, pe, blocking);
   }
@@ -169,27 +179,28 @@ GSHMEM_OUTLINE void move_value(const State& state, Operation operation, const vo
   request.bytes = bytes;
   execute_long(request);
 }
-/// Does what put_word does, to registered memory. (A KeyedEntry would take four more registers.)
-GSHMEM_OUTLINE void put_word_beyond(const State& state, void* dest, std::uint64_t raw,
-                                    std::uint32_t bytes, int pe) {
+/// Does what put_word does, wherever it is. (A KeyedEntry would take four more registers.)
+GSHMEM_OUTLINE void put_word_by_keys(const State& state, void* dest, std::uint64_t raw,
+                                     std::uint32_t bytes, int pe) {
   PostingOf<WqeImage> posting;
-  post_to(posting, state, pe, Rail::kFirst, dest);
-  image_short_inline(posting.entries, {posting.offset(dest), posting.queue.remote_key()},
-                     {{static_cast<std::uint32_t>(raw), static_cast<std::uint32_t>(raw >> 32), 0}},
+  const bool direct = post_to(posting, state, pe, Rail::kFirst, dest);
+  const ShortPayload payload{
+      {static_cast<std::uint32_t>(raw), static_cast<std::uint32_t>(raw >> 32), 0}};
+  image_short_inline(posting.entries, {posting.offset(dest), posting.queue.remote_key()}, payload,
                      bytes);
-  use_registered_key(posting.entries, state, posting.queue, KeyUse::kPayload);
+  if (!direct) use_registered_key(posting.entries, state, posting.queue, KeyUse::kPayload);
   post<Sharing::kWarp>(posting);
 }
 /// Puts the low `bytes` bytes, at most 8, of `raw`, which are inside the entry.
 GSHMEM_OUTLINE void put_word(const State& state, void* dest, std::uint64_t raw, std::uint32_t bytes,
                              int pe) {
-  PostingOf<OneEntry> posting;
-  if (!post_to(posting, state, pe, Rail::kFirst, dest))
-    return put_word_beyond(state, dest, raw, bytes, pe);
-  posting.entries = inline_entry(
-      posting.offset(dest),
-      {{static_cast<std::uint32_t>(raw), static_cast<std::uint32_t>(raw >> 32), 0}}, bytes);
-  post_held<Sharing::kWarp, OneEntry, const OneEntry&>(posting);
+  const ShortWay way(state, pe);
+  const ShortPayload payload{
+      {static_cast<std::uint32_t>(raw), static_cast<std::uint32_t>(raw >> 32), 0}};
+  const OneEntry entry = inline_entry(way.offset(dest), payload, bytes);
+  if (way.has(dest) & way.alone) return post_alone(state, way, entry);
+  if (way.has(dest) & way.open) return post_together(state, way, entry);
+  put_word_by_keys(state, dest, raw, bytes, pe);
 }
 /// Puts one element of 1 to 16 bytes. The out-of-line part is the same for all types.
 template <class T>
@@ -230,7 +241,7 @@ GSHMEM_OUTLINE std::uint64_t get_word(const State& state, const void* source, st
   if (!slot) return value;
   keep_in_memory(slot);
   posting.entries.set_local(heap_offset(state, slot->data));
-  if (!post_held<Sharing::kWarp, const OneEntry&, const OneEntry&>(posting, "get")) return value;
+  if (!post<Sharing::kWarp>(posting, "get")) return value;
   keep_in_memory(slot);
   value = load_relaxed(slot->data);
   free_scratch(slot);
@@ -297,10 +308,10 @@ struct SignalAmo {
   std::uint64_t value;
   AmoOp op;
 };
-/// Posts what fits into one WQE and an atomic if an address is in registered memory. Otherwise
+/// Posts what fits into one WQE and an atomic, wherever it is and whatever the queue. Otherwise
 /// returns false.
 template <Sharing kSharing>
-GSHMEM_OUTLINE bool put_signal_beyond(const Request& put) {
+GSHMEM_OUTLINE bool put_signal_by_keys(const Request& put) {
   const State& state = *put.state;
   const bool words = is_words(put.local, put.bytes);
   if (!words && (!is_short_beyond(state, put.local, put.bytes) ||
@@ -317,31 +328,18 @@ GSHMEM_OUTLINE bool put_signal_beyond(const Request& put) {
   post<kSharing>(posting, put.blocking && !words ? "put_signal" : nullptr);
   return true;
 }
-template <Sharing kSharing>
+template <class Coop>
 GSHMEM_FN void put_signal_alone(const State& state, void* dest, const void* source,
                                 std::size_t bytes, SignalAmo signal, int pe, Reuse reuse) {
   const bool blocking = reuse == Reuse::kOnReturn, words = is_words(source, bytes);
-  if (words || (is_short(state, source, bytes) && (!blocking || bytes > kInlinePutBytes))) {
-    // In registers if threads put by themselves; for groups the time is spent elsewhere.
-    PostingOf<std::conditional_t<kSharing == Sharing::kWarp, SignalledEntry, WqeImage>> posting;
-    ShortPayload payload{};
-    if (words) payload = load_words(source, bytes);
-    if (post_to(posting, state, pe, Rail::kFirst, dest) &&
-        heap_offset(state, signal.word) < state.heap_bytes) {
-      const OneEntry put = words ? words_entry(posting, dest, payload, bytes)
-                                 : transfer_of(posting, Opcode::kRdmaWrite, dest, source, bytes);
-      if constexpr (kSharing == Sharing::kWarp) {
-        posting.entries = {put, posting.offset(signal.word), signal.value,
-                           signal.op == AmoOp::kSet};
-      } else {
-        make_transfer(posting.entries, posting.queue, put);
-        make_atomic(posting.entries, posting.queue, posting.offset(signal.word),
-                    {signal.op, sizeof(signal.value), signal.value, 0}, kSink);
-      }
-      post<kSharing>(posting, blocking && !words ? "put_signal" : nullptr);
-      return;
+  if constexpr (kTakesShortWay<Coop>) {
+    const ShortWay way(state, pe);
+    if (way.open & way.has(dest) & way.has(signal.word) &
+        is_simple_put(way, source, bytes, words, blocking)) {
+      const SignalledEntry both{write_entry(way, dest, source, bytes, words),
+                                way.offset(signal.word), signal.value, signal.op == AmoOp::kSet};
+      return way.alone ? post_alone(state, way, both) : post_together(state, way, both);
     }
-    pe = peer_of(posting);
   }
   Request request{&state, Operation::kPutSignal, pe};
   request.blocking = blocking;
@@ -350,7 +348,7 @@ GSHMEM_FN void put_signal_alone(const State& state, void* dest, const void* sour
   request.bytes = bytes;
   request.target = signal.word;
   request.amo = {signal.op, sizeof(signal.value), signal.value, 0};
-  if (!put_signal_beyond<kSharing>(request)) execute_long(request);
+  if (!put_signal_by_keys<kSharing<Coop>>(request)) execute_long(request);
 }
 /// One thread puts a payload and the signal after it; the group synchronizes at the end.
 template <class Coop>
@@ -358,7 +356,7 @@ GSHMEM_OUTLINE void put_signal(Coop coop, const State& state, void* dest, const 
                                std::size_t bytes, SignalAmo signal, int pe, Reuse reuse) {
   coop.sync();
   if (coop.thread_rank() == 0) {
-    put_signal_alone<kSharing<Coop>>(state, dest, source, bytes, signal, pe, reuse);
+    put_signal_alone<Coop>(state, dest, source, bytes, signal, pe, reuse);
   }
   coop.sync();
 }

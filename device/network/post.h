@@ -1,9 +1,10 @@
 // Posts work queue entries: reserve, write, then in turn ring and publish. The ordering argument is
 // in queue.h. `Entries` is posted. `Group` is the threads that share a reservation, a fence and a
 // doorbell: one thread, or threads of a warp that make the same call together. A call that need not
-// wait takes post_at_once, which makes no calls and uses registers only. All other calls continue
-// in post_end. Entries that a thread keeps pending between its calls (burst.h) are published there.
-// Measured by perftest/issue_cost.
+// wait is made by post_now, which makes no calls and uses registers only: for entries in memory by
+// post_at_once, for those in registers by short_way.h. All other calls continue in post_end.
+// Entries that a thread keeps pending between its calls (burst.h) are published there. Measured by
+// perftest/issue_cost.
 #pragma once
 
 #include "../pe/p2p.h"
@@ -104,22 +105,26 @@ GSHMEM_OUTLINE void make_transfer(WqeImage& image, Queue queue, const OneEntry& 
 /// The result of a reservation by the first thread of a group. Counts are low bits only: values
 /// that are compared differ by far less than 2^28.
 struct Reservation {
-  /// Flags of `first`: entries of the previous lap may not be complete; others publish before.
-  static constexpr std::uint64_t kNoRoom = std::uint64_t{1} << 63, kNoTurn = kNoRoom / 2;
+  /// A flag of `first`: entries of the previous lap may not be complete, or others publish before,
+  /// or the queue is not known to be used or connected.
+  static constexpr std::uint64_t kLate = std::uint64_t{1} << 63;
   std::uint64_t first = 0;     ///< the first entry
+  std::uint32_t late = 0;      ///< 1: the call must wait
   std::uint32_t ready = 0;     ///< the PublishedWord `ready`
   std::uint32_t reserved = 0;  ///< number of entries reserved by all
 
-  /// Need the call not wait? The first call of a queue, which notes that the queue is used, does
-  /// not count as such.
-  GSHMEM_FN static bool is_at_once(std::uint64_t first) { return first - 1 < kNoTurn - 1; }
-  GSHMEM_FN static std::uint64_t entry(std::uint64_t first) { return first & (kNoTurn - 1); }
+  GSHMEM_FN std::uint64_t flagged() const { return late != 0 ? first | kLate : first; }
+  GSHMEM_FN static bool is_at_once(std::uint64_t first) {
+    return static_cast<std::int64_t>(first) >= 0;
+  }
+  GSHMEM_FN static std::uint64_t entry(std::uint64_t first) { return first & ~kLate; }
 };
 
 /// Reserves `count` entries of a queue that only the calling thread uses. The known progress of the
 /// NIC is next to the thread's own cursor, in its cache.
 GSHMEM_FN Reservation reserve_own(QueueCursor* cursor, std::uint32_t traits, std::uint32_t count) {
-  Reservation taken{load_own(&cursor->reserved)};
+  Reservation taken;
+  taken.first = load_own(&cursor->reserved);
   std::uint64_t room = load_own(&cursor->room);
   const std::uint64_t end = taken.first + count;
   if (end > room) {
@@ -127,21 +132,24 @@ GSHMEM_FN Reservation reserve_own(QueueCursor* cursor, std::uint32_t traits, std
     store_own(&cursor->room, room);
   }
   store_own(&cursor->reserved, end);
-  if (end > room) taken.first |= Reservation::kNoRoom;
+  taken.late =
+      static_cast<std::uint32_t>(taken.first == 0) | static_cast<std::uint32_t>(end > room);
   return taken;
 }
 
 /// Reserves `count` entries of any queue. All loads are issued before the first result is needed.
 GSHMEM_FN Reservation reserve(QueueCursor* cursor, std::uint32_t traits, std::uint32_t count) {
   if (is_exclusive(traits)) return reserve_own(cursor, traits, count);
-  Reservation taken{atomic_fetch_add_gpu(&cursor->reserved, count)};
+  Reservation taken;
+  taken.first = atomic_fetch_add_gpu(&cursor->reserved, count);
   taken.ready = static_cast<std::uint32_t>(load_before_stores(&cursor->ready));
   taken.reserved = static_cast<std::uint32_t>(load_before_stores(&cursor->reserved));
   const std::uint32_t done = static_cast<std::uint32_t>(load_before_stores(&cursor->done));
   const std::uint32_t end = static_cast<std::uint32_t>(taken.first) + count;
   const bool has_turn = is_turn(taken.ready, taken.first);
-  if (end - done > abi::QueueTraits::depth(traits)) taken.first |= Reservation::kNoRoom;
-  if (!has_turn) taken.first |= Reservation::kNoTurn;
+  const bool has_room = end - done <= abi::QueueTraits::depth(traits);
+  const bool is_new = static_cast<std::uint32_t>(taken.first) == 0;  // or has wrapped, to no harm
+  taken.late = (is_new ? 1u : 0u) | (has_turn ? 0u : 1u) | (has_room ? 0u : 1u);
   return taken;
 }
 
@@ -158,13 +166,16 @@ GSHMEM_FN std::uint32_t own_flags(Group group) {
   return group.last() ? abi::kCqUpdate : 0;
 }
 
+/// Are entries of this type in registers?
+template <class Entries>
+inline constexpr bool kIsHeld =
+    std::is_same_v<Entries, OneEntry> || std::is_same_v<Entries, SignalledEntry>;
+
 /// Returns the number of entries of the group's last WQE.
 template <class Entries, class Group>
 GSHMEM_FN std::uint32_t last_entries(const Entries& entries, Group group) {
   const std::uint32_t own = entries.entries() - entries.last();
-  constexpr bool kInRegisters =
-      std::is_same_v<Entries, OneEntry> || std::is_same_v<Entries, SignalledEntry>;
-  if constexpr (kInRegisters || std::is_same_v<Group, Alone>) {
+  if constexpr (kIsHeld<Entries> || std::is_same_v<Group, Alone>) {
     return own;  // the same for all (group_at)
   } else {
     return group.from_last(own);
@@ -198,15 +209,18 @@ GSHMEM_FN void pass_own(QueueCursor* cursor, std::uint64_t end, std::uint32_t ta
   store_relaxed(&cursor->ready, PublishedWord::make(end, tail));
 }
 
-/// Reserves, writes and publishes, if the call need not wait. `Group` is Alone or Converged.
-/// Returns Reservation::first of the group, and is_at_once tells whether it published. It calls no
-/// function (see Wait for what a call costs). Loads of queue properties are issued first, and
-/// arrive while the reservation is pending.
-template <class Entries, class Group>
-GSHMEM_OUTLINE std::uint64_t post_at_once(const QueueView* view, QueueCursor* cursor,
-                                          std::uint32_t traits, Entries entries, Group group) {
+/// Reserves, writes and publishes, if the call need not wait. Otherwise it calls `late` with the
+/// first entry of the group. Returns the first entry, or the result of `late`. `Group` is Alone,
+/// Converged or WholeWarp. It calls no other function (see Wait for what a call costs). Loads of
+/// queue properties are issued first, and arrive while the reservation is pending.
+template <class Entries, class Group, class Late>
+GSHMEM_INLINE std::uint64_t post_now(const QueueView* view, QueueCursor* cursor,
+                                     std::uint32_t traits, const Entries& entries, Group group,
+                                     Late late) {
   // An exclusive queue is never shared: the compiler can drop the test.
   if constexpr (!std::is_same_v<Group, Alone>) traits &= ~abi::QueueTraits::kExclusive;
+  // A single thread that has all in registers does not pack the flag and the entry into one word.
+  constexpr bool kAtOnceAlone = kIsHeld<Entries> && std::is_same_v<Group, Alone>;
   const Queue queue(view);
   const QueueEntries layout = queue.layout();
   const std::uint32_t count = entries.entries() * static_cast<std::uint32_t>(group.size());
@@ -215,11 +229,17 @@ GSHMEM_OUTLINE std::uint64_t post_at_once(const QueueView* view, QueueCursor* cu
   Reservation taken;
   if (group.first()) {
     taken = reserve(cursor, traits, count);
-    if (layout.number == 0) taken.first |= Reservation::kNoTurn;  // it appears not to be connected
+    taken.late |= static_cast<std::uint32_t>(layout.number == 0);  // it appears not to be connected
+    if constexpr (!kAtOnceAlone) taken.first = taken.flagged();
   }
   const auto keys = keys_of(entries, ranges, queue, layout.remote_key);
-  const std::uint64_t first = group.from_first(taken.first);
-  if (!Reservation::is_at_once(first)) return first;
+  std::uint64_t first = taken.first;
+  if constexpr (kAtOnceAlone) {
+    if (taken.late != 0) return late(first);
+  } else {
+    first = group.from_first(taken.first);
+    if (!Reservation::is_at_once(first)) return late(first);
+  }
   Publication publication(traits, taken, count, tail);
   if constexpr (!std::is_same_v<Entries, OneEntry>) keep_in_memory(publication);  // saves registers
   EntryStore store(layout.entries, abi::QueueTraits::depth(traits) - 1,
@@ -240,6 +260,14 @@ GSHMEM_OUTLINE std::uint64_t post_at_once(const QueueView* view, QueueCursor* cu
   group.sync();  // the others see `ready`, too: their quiet waits for these entries
   return first;
 }
+/// Does so out of line, for entries in memory. Returns Reservation::flagged.
+template <class Entries, class Group>
+GSHMEM_OUTLINE std::uint64_t post_at_once(const QueueView* view, QueueCursor* cursor,
+                                          std::uint32_t traits, const Entries& entries,
+                                          Group group) {
+  return post_now(view, cursor, traits, entries, group,
+                  [](std::uint64_t first) { return first | Reservation::kLate; });
+}
 
 /// A pending call, and what it may have to wait for. It is created in local memory before
 /// post_at_once, so that only its address is live across calls. The Wait part is initialized only
@@ -252,7 +280,7 @@ struct Posting : Wait {
   std::uint32_t tail;  ///< number of entries of the group's last WQE
   std::uint32_t held_traits;
   const char* heap;
-  GSHMEM_FN Reservation taken() const { return {first, ready, reserved}; }
+  GSHMEM_FN Reservation taken() const { return {first, 0, ready, reserved}; }
   GSHMEM_FN std::uint32_t traits() const { return held_traits; }
   /// Returns the offset of an address in this PE's heap. WQEs use it, here and at every PE.
   GSHMEM_FN std::uint64_t offset(const void* p) const {
@@ -309,7 +337,7 @@ GSHMEM_FN void post_by(Posting& posting, const State& state, std::uint32_t index
 template <class Entries>
 GSHMEM_OUTLINE void step_reserve(PostingOf<Entries>& posting) {
   if (!posting.group.first()) return;
-  posting.first = reserve(posting.cursor, posting.traits(), posting.count()).first;
+  posting.first = reserve(posting.cursor, posting.traits(), posting.count()).flagged();
 }
 
 /// Notes that the queue is used, and then checks for room. Entries [end - depth, end) may be
@@ -393,7 +421,7 @@ GSHMEM_OUTLINE void step_publish(PostingOf<Entries>& posting) {
       pass_turn(posting.cursor, posting.traits(), publication);
     }
   }
-  posting.group.sync();  // as in post_at_once
+  posting.group.sync();  // as in post_now
   posting.first = posting.group.from_first(posting.first);
   if (posting.end != PostEnd::kGood) return;
   posting.await = Await::kDone;
@@ -426,14 +454,18 @@ GSHMEM_OUTLINE bool post_end(PostingOf<Entries>& posting, const char* awaited_as
   return post_report(posting) && posting.good();
 }
 
+/// May all threads of a warp post `entries` entries each in one reservation? It must leave room for
+/// entries that may have no doorbell.
+GSHMEM_FN bool fits_by_warp(std::uint32_t traits, std::uint32_t entries) {
+  return entries == 1 || entries * 32 <= abi::QueueTraits::depth(traits) / 2;
+}
 /// The threads that may share a reservation with the caller: none, or threads of its warp that make
-/// the same call at the same time. A reservation of a whole warp must leave room for entries that
-/// may have no doorbell.
+/// the same call at the same time.
 enum class Sharing { kNone, kWarp };
 template <Sharing kSharing>
 GSHMEM_FN bool is_shared(std::uint32_t traits, std::uint32_t entries) {
   if (kSharing == Sharing::kNone || is_exclusive(traits) || is_alone()) return false;
-  return entries == 1 || entries * 32 <= abi::QueueTraits::depth(traits) / 2;
+  return fits_by_warp(traits, entries);
 }
 /// Paths into a queue that synchronize at different points, and so have groups of their own. A call
 /// that waits for completion must not delay one that returns before.
@@ -452,46 +484,26 @@ GSHMEM_FN Converged group_at(const QueueCursor* cursor, CoalesceGroup path,
 }
 
 /// Makes the call. `awaited_as` is its name if it returns when everything is complete. Returns
-/// false if it was not posted or failed, which is then recorded as a fault. `Held` and
-/// `HeldTogether` say how the entries are passed, by value or from memory.
-template <Sharing kSharing, class Held, class HeldTogether, class Entries>
-GSHMEM_FN bool post_held(PostingOf<Entries>& posting, const char* awaited_as = nullptr) {
+/// false if it was not posted or failed, which is then recorded as a fault.
+template <Sharing kSharing, class Entries>
+GSHMEM_FN bool post(PostingOf<Entries>& posting, const char* awaited_as = nullptr) {
   const std::uint32_t traits = posting.traits(), own = posting.entries.entries();
   const QueueView* const view = posting.queue.view();
   QueueCursor* const cursor = posting.cursor;
   if (!is_shared<kSharing>(traits, own)) {
-    Held entries = posting.entries;
     keep_in_memory(posting);
-    posting.first = post_at_once<Held, Alone>(view, cursor, traits, entries, Alone{});
+    posting.first = post_at_once(view, cursor, traits, posting.entries, Alone{});
     if (Reservation::is_at_once(posting.first) && !awaited_as) return true;
     posting.group = Converged::self();
   } else {
-    HeldTogether entries = posting.entries;
     const Converged group = group_at(
         cursor, awaited_as ? CoalesceGroup::kAwaited : CoalesceGroup::kAtOnce, posting.entries);
     posting.group = group;
     keep_in_memory(posting);
-    posting.first = post_at_once<HeldTogether, Converged>(view, cursor, traits, entries, group);
+    posting.first = post_at_once(view, cursor, traits, posting.entries, group);
     if (Reservation::is_at_once(posting.first) && !awaited_as) return true;
   }
   return post_end(posting, awaited_as);
-}
-
-template <Sharing kSharing>
-GSHMEM_FN bool post(PostingOf<OneEntry>& posting, const char* awaited_as = nullptr) {
-  return post_held<kSharing, OneEntry, OneEntry>(posting, awaited_as);
-}
-template <Sharing kSharing>
-GSHMEM_FN bool post(PostingOf<KeyedEntry>& posting, const char* awaited_as = nullptr) {
-  return post_held<kSharing, const KeyedEntry&, const KeyedEntry&>(posting, awaited_as);
-}
-template <Sharing kSharing>
-GSHMEM_FN bool post(PostingOf<SignalledEntry>& posting, const char* awaited_as = nullptr) {
-  return post_held<kSharing, SignalledEntry, const SignalledEntry&>(posting, awaited_as);
-}
-template <Sharing kSharing>
-GSHMEM_FN bool post(PostingOf<WqeImage>& posting, const char* awaited_as = nullptr) {
-  return post_held<kSharing, const WqeImage&, const WqeImage&>(posting, awaited_as);
 }
 
 /// Makes the call step by step, after begin_wait. The caller records the fault (post_report).

@@ -210,8 +210,8 @@ GSHMEM_FN std::uint64_t queue_poll(Wait& wait) {
 
 /// Is it the turn of the writer whose first entry is `first`?
 GSHMEM_FN bool is_turn(std::uint32_t ready, std::uint64_t first) {
-  constexpr std::uint32_t kBits = PublishedWord::kBits;
-  return ready >> kBits == (static_cast<std::uint32_t>(first) << kBits) >> kBits;
+  const std::uint32_t differ = ready ^ static_cast<std::uint32_t>(first) << PublishedWord::kBits;
+  return differ >> PublishedWord::kBits == 0;
 }
 
 /// Begins a wait.
@@ -428,7 +428,7 @@ GSHMEM_FN void queue_advance(QueueCursor* cursor, std::uint64_t more, bool rang)
 /// (kRecordFirst).
 GSHMEM_FN void queue_ring(const QueueBells& bells, std::uint32_t traits, std::uint32_t end) {
   const std::uint64_t value = abi::doorbell_value(end, bells.number);
-  const std::uint32_t record = Be32(end & 0xffff).raw;
+  const std::uint32_t record = abi::record_value(end);
   if (has_register(traits)) {
     store_register(bells.doorbell, value);
     if (traits & abi::QueueTraits::kNoRecord) return;

@@ -27,13 +27,14 @@ GSHMEM_FN std::uint32_t modulo(std::uint32_t value, std::uint32_t by) {
 enum class Rail : std::uint32_t { kAny, kFirst };
 
 /// Returns which of the queues to `pe` the calling thread uses. It is always the same one. For
-/// calls that arrive by the first rail, it is the first queue of its group.
+/// calls that arrive by the first rail, it is the first queue of its group. (ShortWay has a form of
+/// this for the most frequent case.)
 GSHMEM_FN std::uint32_t queue_index(const State& state, int pe, Rail rail) {
   const abi::NicView& nic = state.nic;
   std::uint32_t slot = 0;
   if (nic.per_pe > 1) {
     slot = static_cast<std::uint32_t>(nic.map);
-    if (nic.map == abi::QueueMap::kBlock) slot = block_number();
+    if (nic.map == abi::QueueMap::kBlock) slot = block_spread();
     if (nic.map == abi::QueueMap::kWarp) slot = warp_number();
     if (nic.map == abi::QueueMap::kSm) slot = sm_number();
     slot = modulo(slot, nic.per_pe);

@@ -45,16 +45,16 @@ struct WqeHead {
   std::uint8_t flags;  ///< abi::ControlFlags
 };
 
+/// Each property is a byte of its own. (A swap of bytes would be made when the kernel runs.)
 GSHMEM_FN Word16 control_unit(WqeHead head) {
-  return {
-      Be32(static_cast<std::uint32_t>(head.opmod) << 24 | static_cast<std::uint32_t>(head.opcode))
-          .raw,
-      Be32(head.units).raw, static_cast<std::uint32_t>(head.flags) << 24 /* byte 11 */, 0};
+  return {static_cast<std::uint32_t>(head.opcode) << 24 | head.opmod,
+          static_cast<std::uint32_t>(head.units) << 24,
+          static_cast<std::uint32_t>(head.flags) << 24 /* byte 11 */, 0};
 }
 /// Returns the control unit of the WQE at entry `index` of queue `number`.
 GSHMEM_FN Word16 placed(Word16 control, std::uint64_t index, std::uint32_t number,
                         std::uint32_t flags) {
-  control.x |= Be32((static_cast<std::uint32_t>(index) & 0xffff) << 8).raw;
+  control.x |= abi::index_bytes(static_cast<std::uint32_t>(index));
   control.y |= Be32(number << 8).raw;
   control.z |= flags << 24;
   return control;
@@ -96,9 +96,10 @@ GSHMEM_FN void image_transfer(Image& image, Opcode opcode, KeyedAddress remote, 
 /// header.
 inline constexpr std::uint32_t kInlineBytes = 220;
 
-GSHMEM_FN std::uint32_t inline_header(std::uint32_t bytes) {
-  return Be32(abi::kInlineMarker | bytes).raw;
-}
+/// Returns the first word of an inline payload of up to kInlineBytes; the bit of kRawInline is in
+/// no other data unit.
+inline constexpr std::uint32_t kRawInline = abi::kInlineMarker >> 24;
+GSHMEM_FN std::uint32_t inline_header(std::uint32_t bytes) { return bytes << 24 | kRawInline; }
 /// Makes a WRITE with an inline payload of at most kInlineBytes; the caller stores the payload at
 /// the returned address.
 GSHMEM_FN std::uint32_t* image_inline(WqeImage& image, KeyedAddress remote, std::uint32_t bytes) {

@@ -140,7 +140,9 @@ void AckRig::make_views() {
            shape_.memory == MemorySide::kGpu ? abi::QueueMemory::kGpu : abi::QueueMemory::kHost,
        .kind = shape_.exclusive ? abi::QueueKind::kExclusive : abi::QueueKind::kShared,
        .bell = shape_.bell,
-       .heap_end = shape_.grown ? abi::kInternalBytes : std::uint64_t{1} << 63});
+       .heap_end = shape_.grown ? abi::kInternalBytes : std::uint64_t{1} << 63,
+       .on_gpu = on_gpu_});
+  state_.nic.choose_way();
 }
 
 /// Makes a table of ranges (abi::DeviceState::registered) in which one range has all addresses, and

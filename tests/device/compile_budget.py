@@ -4,7 +4,7 @@
 Usage: compile_budget.py NVCC ARCHITECTURE [NVCC-FLAG...]
 
 Seconds depend on the machine and on what else it does, so this counts lines of the headers after preprocessing, and
-functions and lines of PTX. With the counts of November 2026 (9,106, 37 and 5,109) nvcc took 0.7 of the time that it takes
+functions and lines of PTX. With 9,106 lines, 37 functions and 5,109 lines of PTX, nvcc took 0.7 of the time that it takes
 with NVSHMEM 3.8.0's headers. A header that a kernel's unit newly includes is seen here.
 """
 import os
@@ -14,7 +14,7 @@ import sys
 import tempfile
 
 KERNEL = "#include <nvshmem.h>\n__global__ void kernel(int* to, int value, int pe) { nvshmem_int_p(to, value, pe); }\n"
-LIMITS = {"lines of headers": 9600, "functions": 39, "lines of PTX": 5400}
+LIMITS = {"lines of headers": 9800, "functions": 38, "lines of PTX": 4800}
 
 
 def lines_of_headers(text, folders):

@@ -68,7 +68,7 @@ inline wake(pe) {
 #endif
 }
 
-/* A thread of device code: post_at_once, post_reserved, queue_connect. */
+/* A thread of device code: post_now, post_reserved, queue_connect. */
 proctype Writer(bit me; byte queue) {
   byte found;
   if

@@ -3,7 +3,7 @@
  * checks that each mutation below (-D...) is refuted.
  *
  * Steps are those of queue.h: queue_reserve, queue_write, queue_publish, queue_ring, queue_poll,
- * queue_await, queue_quiet. post_at_once (post.h) differs: it asks with the reservation whether other
+ * queue_await, queue_quiet. post_now (post.h) differs: it asks with the reservation whether other
  * writers follow. That is a choice of the writer if there is room. One step is one access to shared
  * memory. Memory is sequentially consistent here: tests/model/store_buffer tests, with the code
  * itself, which fences and releases that requires.

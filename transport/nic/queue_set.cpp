@@ -91,6 +91,7 @@ void QueueSet::publish_default() {
   view_ = publish(batch, views_of(batch, 0, batch.rails.size()), cursors_);
   view_.rails = static_cast<std::uint32_t>(rails_.count());
   view_.map = config_.qp_map;
+  view_.choose_way();
   if (used != nullptr) view_.used = used;  // the first entry of a queue is noted only once
 }
 
@@ -485,7 +486,8 @@ abi::NicView QueueSet::publish(const Batch& batch, const std::vector<abi::QueueV
                                       .batch = abi::batch_of(depth_),
                                       .memory = memory_,
                                       .bell = bell(limits),
-                                      .heap_end = std::bit_ceil(heap_.bytes)});
+                                      .heap_end = std::bit_ceil(heap_.bytes),
+                                      .on_gpu = heap_.kind == MemoryKind::kGpu});
   return view;
 }
 
@@ -516,6 +518,8 @@ ContextQueues QueueSet::publish_context(const Batch& batch, std::size_t nth, std
   queues.exclusive.rails = 1;
   queues.exclusive.flags &= ~static_cast<std::uint32_t>(abi::kNicFlush);
   queues.exclusive.map = abi::QueueMap::kPe;
+  queues.shared.choose_way();
+  queues.exclusive.choose_way();
   return queues;
 }
 

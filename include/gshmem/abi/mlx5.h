@@ -134,10 +134,24 @@ inline constexpr std::uint32_t kUarDoorbellOffset = 0x800;
 /// doca_verbs_uar.cpp).
 inline constexpr std::uint32_t kUarNoRecordOffset = 0x600;
 
+/// Returns the big-endian word `index << 8`, with the index of an entry modulo 2^16.
+GSHMEM_ABI_FN std::uint32_t index_bytes(std::uint32_t index) {
+#if defined(__CUDA_ARCH__)
+  if (!__builtin_is_constant_evaluated()) return __byte_perm(index, 0, 0x4014);
+#endif
+  return (index & 0xff) << 16 | (index & 0xff00);
+}
 /// Returns the value of a doorbell: big-endian words `index << 8 | opcode 0` and `number << 8 | ds
-/// 0`, where index is that of the next entry (modulo 2^16), in memory order.
+/// 0`, where index is that of the next entry, in memory order.
 GSHMEM_ABI_FN std::uint64_t doorbell_value(std::uint32_t next_index, std::uint32_t number) {
-  return swap_bytes(static_cast<std::uint64_t>((next_index & 0xffff) << 8) << 32 | number << 8);
+  return std::uint64_t{swap_bytes(number << 8)} << 32 | index_bytes(next_index);
+}
+/// Returns the value of a doorbell record: the big-endian index modulo 2^16.
+GSHMEM_ABI_FN std::uint32_t record_value(std::uint32_t next_index) {
+#if defined(__CUDA_ARCH__)
+  if (!__builtin_is_constant_evaluated()) return __byte_perm(next_index, 0, 0x0144);
+#endif
+  return (next_index & 0xff) << 24 | (next_index & 0xff00) << 8;
 }
 
 /// struct mlx5_cqe64, struct mlx5_err_cqe

@@ -139,17 +139,23 @@ struct QueueShape {
   Bell bell = Bell::kWord;
   std::uint64_t heap_end = std::uint64_t{1} << 63;  ///< a power of two: offsets before it have the
                                                     ///< keys of the queue
+  bool on_gpu = true;  ///< threads of the GPU post; otherwise those of the host (CPU mode)
 };
 
 /// A QueueShape in one word, which device code can keep in a register.
 struct QueueTraits {
-  static constexpr std::uint32_t kExclusive = 1, kGpuMemory = 2, kRecordFirst = 4, kRegister = 8,
-                                 kNoRecord = 16;
+  static constexpr std::uint32_t kExclusive = 32, kGpuMemory = 64, kRecordFirst = 128,
+                                 kRegister = 256, kNoRecord = 512;
+  /// The doorbell is a register, and the entries are in memory of the processor that posts.
+  static constexpr std::uint32_t kShortWay = 1024;
   static constexpr std::uint32_t kNever = 1u << 31;                  ///< set in none
-  static constexpr std::uint32_t kDepthShift = 8, kBatchShift = 16;  ///< shifts of their logarithms
+  static constexpr std::uint32_t kDepthShift = 0, kBatchShift = 16;  ///< shifts of their logarithms
   static constexpr std::uint32_t kHeapShift = 24;  ///< shift of 63 minus a logarithm
   GSHMEM_ABI_FN static std::uint32_t depth(std::uint32_t traits) {
-    return 1u << (traits >> kDepthShift & 0xff);
+#if defined(__CUDA_ARCH__)
+    if (!__builtin_is_constant_evaluated()) return __funnelshift_l(0, 1, traits);  // the same
+#endif
+    return 1u << (traits & 31);
   }
   GSHMEM_ABI_FN static std::uint32_t batch(std::uint32_t traits) {
     return 1u << (traits >> kBatchShift & 0xff);
@@ -166,6 +172,8 @@ struct QueueTraits {
     if (shape.bell == Bell::kRecordWord) traits |= kRecordFirst;
     if (is_register(shape.bell)) traits |= kRegister;
     if (shape.bell == Bell::kRegisterAlone) traits |= kNoRecord;
+    if (is_register(shape.bell) && (shape.memory == QueueMemory::kGpu || !shape.on_gpu))
+      traits |= kShortWay;
     for (std::uint64_t h = shape.heap_end; h < std::uint64_t{1} << 63; h *= 2)
       traits += 1u << kHeapShift;
     for (std::uint32_t d = shape.depth; d > 1; d /= 2) traits += 1u << kDepthShift;
@@ -177,7 +185,8 @@ struct QueueTraits {
 /// Queues of a PE, of the default context or of another one: those to PE p are [p * per_pe, (p + 1)
 /// * per_pe). The nth of them uses the NIC of p with number n % rails. All atomics arrive by NIC 0,
 /// because atomics that two NICs execute are not atomic to each other.
-struct NicView {
+struct alignas(16) NicView {
+  // Loaded together.
   const QueueView* queues = nullptr;  ///< null: no network path
   QueueCursor* cursors = nullptr;     ///< for all queues, in the same order
   std::uint32_t* used = nullptr;      ///< bitmap: queues that have ever been written to
@@ -185,11 +194,25 @@ struct NicView {
   std::uint32_t per_pe = 0;
   std::uint32_t count = 0;  ///< number of all queues
   QueueMap map = QueueMap::kBlock;
-  std::uint32_t flags = 0;        ///< NicFlags
+  std::uint32_t flags = 0;  ///< NicFlags
+  // Loaded together.
   std::uint32_t max_message = 0;  ///< maximum size of one WQE in bytes
   std::uint32_t traits = 0;       ///< QueueTraits
   std::uint32_t rails = 1;        ///< per_pe is a multiple of it
+  /// per_pe - 1 if the short way is open (device/network/short_way.h): a thread takes the queue
+  /// with the number of its block modulo per_pe, a power of two. Otherwise kNoShortWay.
+  std::uint32_t block_mask = kNoShortWay;
+
+  static constexpr std::uint32_t kNoShortWay = ~0u;
+  /// Opens the short way if all other members allow it.
+  constexpr void choose_way() {
+    const bool by_block = (map == QueueMap::kBlock || per_pe == 1) && rails <= 1;
+    const bool open = (traits & QueueTraits::kShortWay) != 0 && by_block && per_pe != 0 &&
+                      (per_pe & (per_pe - 1)) == 0;
+    block_mask = open ? per_pe - 1 : kNoShortWay;
+  }
 };
+static_assert(offsetof(NicView, cursors) == 8 && offsetof(NicView, max_message) % 16 == 0);
 static_assert(std::is_trivially_copyable_v<QueueView> && std::is_trivially_copyable_v<NicView>);
 static_assert(sizeof(NicView) == 64);
 

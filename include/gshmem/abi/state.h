@@ -100,7 +100,7 @@ struct alignas(16) LocalTable {
   const LocalRange* rows;  ///< kMaxLocal rows, in host memory that kernels access, too
 };
 
-struct DeviceState {
+struct alignas(16) DeviceState {
   std::uint32_t magic = 0;
   std::int32_t my_pe = -1;
   std::int32_t n_pes = 0;
@@ -110,7 +110,7 @@ struct DeviceState {
   // the order of their slots. Usually their numbers are consecutive, and the slot of PE p is p -
   // mapped_first. Otherwise `slots` has an entry for every PE, -1 if it is not mapped, and
   // mapped_first is kMappedByTable.
-  char* heap = nullptr;          ///< this PE's heap
+  char* heap = nullptr;          ///< this PE's heap; loaded together with the next
   std::uint64_t heap_bytes = 0;  ///< including the first kInternalBytes
   std::int64_t stride = 0;
   const std::int32_t* slots = nullptr;
@@ -146,7 +146,7 @@ struct DeviceState {
   const LocalTable* local = nullptr;
 };
 static_assert(std::is_trivially_copyable_v<DeviceState>);
-static_assert(sizeof(DeviceState) == 224);
+static_assert(sizeof(DeviceState) == 224 && offsetof(DeviceState, heap) % 16 == 0);
 
 /// The symbol gshmemi_device_state of kernels. In every version its last word is the number, and
 /// the rest is the state, so the library can tell another version before it writes one.

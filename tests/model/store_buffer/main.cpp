@@ -232,6 +232,8 @@ class Run {
     state_.nic.max_message = shape_.max_message;
     shared_ = state_;
     shared_.nic.traits = traits(abi::QueueKind::kShared);
+    state_.nic.choose_way();
+    shared_.nic.choose_way();
   }
 
   void check_fault() const {
