@@ -1,6 +1,6 @@
 // Programs with mistakes that gshmem-check names; a comment at a line says which word of its report
-// must point there. Without a mistake: "fence", "sizes", "contexts". Ignored because of a comment
-// in the program: "ignored". Ends by a signal: "crash".
+// must point there. Without a mistake: "fence", "sizes", "contexts", "quiet on a stream". Ignored
+// because of a comment in the program: "ignored". Ends by a signal: "crash".
 #include <gshmem/gshmem.hpp>
 
 #include <atomic>
@@ -103,6 +103,14 @@ void run(const gshmem::Runtime& runtime, const std::string& mistake) {
     source.data()[5] = 1;
     gshmem_getmem_nbi(to, source.data(), kBytes, 0);  // get: gshmem_getmem_nbi
     std::printf("early: %d\n", to[5]);                // get: PE 0
+  } else if (sends && mistake == "stream") {
+    gshmemx_getmem_nbi_on_stream(to, source.data(), kBytes, 0, nullptr);  // stream: on_stream
+    if (to[7] != 0) std::printf("wrong\n");                               // stream: PE 0
+  } else if (sends && mistake == "quiet on a stream") {
+    gshmemx_getmem_nbi_on_stream(to, source.data(), kBytes, 0, nullptr);
+    gshmemx_quiet_on_stream(nullptr);
+    gshmemx_signal_wait_until_on_stream(signal.data(), GSHMEM_CMP_EQ, 0, nullptr);
+    if (to[9] != 0) std::printf("wrong\n");
   } else if (sends && mistake == "ignored") {
     gshmem_getmem_nbi(to, source.data(), kBytes, 1);
     // gshmem-check: ignore, what is read here does not matter
