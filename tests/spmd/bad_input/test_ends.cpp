@@ -1,4 +1,5 @@
 // PEs that end normally, and calls that come too late or twice.
+#include "tests/sanitizers/sanitizers.h"
 #include "tests/spmd/bad_input/children.h"
 
 #include <catch2/catch.hpp>
@@ -35,6 +36,40 @@ TEST_CASE("a_process_that_exits_without_finalize_ends_none_that_does_not_wait_fo
     CHECK(outcome.code == (rank == kLeaver ? 5 : 6));
     CHECK(contains(outcome.output, "at work") == (rank != kLeaver));
     CHECK_FALSE(contains(outcome.output, "ERROR"));
+  }
+}
+
+TEST_CASE("a_process_whose_signal_handler_exits_inside_a_call_ends_no_other") {
+  if (kUnderTsan) skip("TSan reports every handler that exits");
+  const Environment soft{{"GSHMEM_P2P", "0"}, {"GSHMEM_NIC", "soft"}};
+  for (Environment path : {Environment{}, soft}) {
+    path["GSHMEM_FAULT"] = "abort";
+    const auto outcomes = in_children(2, quick(path), [](int rank) {
+      gshmem_init();
+      auto* const word = static_cast<int*>(gshmem_calloc(2, sizeof(int)));
+      gshmem_barrier_all();
+      if (rank == kLeaver) {
+        (void)std::signal(SIGTERM, [](int) { std::exit(5); });
+        const pid_t self = ::getpid();
+        if (::fork() == 0) {
+          usleep(300'000);
+          ::kill(self, SIGTERM);
+          ::_exit(0);
+        }
+        gshmem_int_p(word + 1, 7, 0);
+        gshmem_int_wait_until(word, GSHMEM_CMP_EQ, 9);
+      }
+      usleep(1'000'000);
+      std::puts("at work");
+      std::exit(6);
+    });
+    for (int rank = 0; rank < 2; ++rank) {
+      const Outcome& outcome = outcomes[static_cast<std::size_t>(rank)];
+      INFO("PE " << rank << ": " << outcome.output);
+      CHECK(outcome.code == (rank == kLeaver ? 5 : 6));
+      CHECK(contains(outcome.output, "at work") == (rank != kLeaver));
+      CHECK_FALSE(contains(outcome.output, "ERROR"));
+    }
   }
 }
 
