@@ -9,6 +9,9 @@ import sys
 import threading
 import time
 
+# Kernels of two streams of a rank wait for those of the others. With the usual 8 hardware queues one may be behind the other.
+os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "32")
+
 import gshmem
 import gshmem.torch
 import torch
@@ -17,8 +20,6 @@ import torch.distributed._symmetric_memory as symm_mem
 
 device = sys.argv[2] if len(sys.argv) > 2 else "cpu"
 os.environ["GSHMEM_TEAMS"] = "8"
-# Kernels of two streams of a rank wait for those of the others. With the usual 8 hardware queues one may be behind the other.
-os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "32")
 rank, n = int(os.environ["GSHMEM_UID_RANK"]), int(os.environ["GSHMEM_UID_SIZE"])
 torch.set_num_threads(1)
 if device == "cuda":
@@ -235,6 +236,9 @@ def reduce_often(group, own):
         failed.append(error)
 
 
+# CUDA loads a kernel when it is launched first, and that waits for the kernels that run: none may wait for another rank then.
+equal(ops.all_reduce_(empty(50, dtype=torch.int64).fill_(1), "sum", world), [n] * 50)
+dist.barrier()
 groups = [dist.new_group() for _ in range(2)]
 threads = [threading.Thread(target=reduce_often, args=(group, empty(50, dtype=torch.int64))) for group in groups]
 for thread in threads:
