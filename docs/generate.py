@@ -96,7 +96,9 @@ def types_of(key, known, all_types):
 def host_functions(text):
     """Of a header: (title, None), and (prototypes, description) of functions that no table has."""
     description, title = [], None
-    for part in re.split(r"(?<=;)\n|\n(?=\n)", text):
+    # A declaration ends a part, and so does an empty line. A sentence of a comment may end in a semicolon, too.
+    text = re.sub(r"^((?!//).*;)$", r"\1\n", text, flags=re.M)
+    for part in re.split(r"\n(?=\n)", text):
         for line in part.splitlines():
             head = re.match(r"// --- (.*?) ?-*$", line)
             if head:
@@ -104,6 +106,8 @@ def host_functions(text):
         description = [line[4:] for line in part.splitlines() if line.startswith("/// ")] or description
         prototype = re.search(r"GSHMEM_EXPORT ([^;]*\bgshmemx?_\w+\([^;]*\));", part)
         if prototype:
+            if description and description[0][0].islower():
+                sys.exit(f"generate.py: the text of {prototype.group(1)} begins with {description[0]!r}")
             yield title, re.sub(r"\s+", " ", prototype.group(1)) + ";", description if part.lstrip().startswith("//") else []
 
 
