@@ -217,6 +217,7 @@ class Run {
     state_.fault_policy = abi::FaultPolicy::kReport;
     state_.heap = heaps_.local;
     state_.heap_bytes = heaps_.bytes;
+    state_.stride = static_cast<std::int64_t>(heaps_.bytes);
     state_.control = &control_;
     state_.nic.queues = views_.data();
     state_.nic.cursors = cursors_.data();
