@@ -210,9 +210,10 @@ GSHMEM_FN void pass_own(QueueCursor* cursor, std::uint64_t end, std::uint32_t ta
 }
 
 /// Reserves, writes and publishes, if the call need not wait. Otherwise it calls `late` with the
-/// first entry of the group. Returns the first entry, or the result of `late`. `Group` is Alone,
-/// Converged or WholeWarp. It calls no other function (see Wait for what a call costs). Loads of
-/// queue properties are issued first, and arrive while the reservation is pending.
+/// first entry of the group, which may have the flag Reservation::kLate. Returns the first entry,
+/// or the result of `late`. `Group` is Alone, Converged or WholeWarp. It calls no other function
+/// (see Wait for what a call costs). Loads of queue properties are issued first, and arrive while
+/// the reservation is pending.
 template <class Entries, class Group, class Late>
 GSHMEM_INLINE std::uint64_t post_now(const QueueView* view, QueueCursor* cursor,
                                      std::uint32_t traits, const Entries& entries, Group group,
