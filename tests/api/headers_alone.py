@@ -6,6 +6,7 @@ Usage: headers_alone.py FOLDER:FOLDER... host CC CXX FLAG...
 (the folders that hold gshmem/)
 """
 import os
+import re
 import subprocess
 import sys
 
@@ -15,9 +16,12 @@ CXX_ONLY = ("abi/", "device/", "collective_launch.h", "deepep.h", "gpu_scope.h")
 # Headers that need CUDA's headers.
 NEEDS_CUDA = ("collective_launch.h",)
 # All of nvcc takes seconds a piece, so it sees the headers that users name, and of the others and of orders its device
-# compiler alone, which takes a third of a second.
+# compiler alone, which takes a third of a second. Of private headers, which g++ sees one by one, it sees those with
+# something for nvcc.
 CUDA_17 = ["gshmem.h", "compat/nvshmem.h", "collective_launch.h", "deepep.h"]
 CUDA_20 = ["gshmem.hpp"]
+PRIVATE = ("abi/", "device/")
+FOR_NVCC = re.compile(r"\b__CUDA(CC|_ARCH)")
 # device/core/machine.h includes the one or the other; names without a type are for the host's compilers.
 NOT_IN_CUDA = ["device/core/machine_cpu.h", "generic.h"]
 CUDA_ORDERS = [
@@ -42,6 +46,17 @@ def public_headers(roots):
             for name in sorted(files):
                 if name.endswith((".h", ".hpp")):
                     yield os.path.relpath(os.path.join(path, name), root)
+
+
+def is_for_nvcc(roots, header):
+    if not header.startswith(PRIVATE):
+        return True
+    for folder in roots.split(os.pathsep):
+        path = os.path.join(folder, "gshmem", header)
+        if os.path.exists(path):
+            with open(path, encoding="utf-8") as file:
+                return FOR_NVCC.search(file.read()) is not None
+    return False
 
 
 def compile_unit(command, headers, standard, stop=""):
@@ -87,11 +102,12 @@ def check_cuda(roots, nvcc, *flags):
     command = [nvcc, "-x", "cu", *flags, "-Werror=all-warnings", "-Xcompiler=-Wall,-Wextra,-Werror",
                "-o", "/dev/null"]
     units = [([h], "-std=c++17") for h in CUDA_17] + [([h], "-std=c++20") for h in CUDA_20]
-    units += [(["compat/nvshmemx.h", "gshmem.h"], "-std=c++17", BOTH_NAMES)]
     failures = sum(not compile_unit([*command, "-c"], *unit) for unit in units)
     others = [([header], "-std=c++20" if header.endswith(".hpp") else "-std=c++17")
-              for header in public_headers(roots) if header not in CUDA_17 + CUDA_20 + NOT_IN_CUDA]
+              for header in public_headers(roots)
+              if header not in CUDA_17 + CUDA_20 + NOT_IN_CUDA and is_for_nvcc(roots, header)]
     others += [(headers, "-std=c++17") for headers in CUDA_ORDERS]
+    others.append((["compat/nvshmemx.h", "gshmem.h"], "-std=c++17", BOTH_NAMES))
     failures += sum(not compile_unit([*command, "-ptx"], *unit) for unit in others)
     print(f"{len(units) + len(others)} units, {failures} do not compile")
     return failures
