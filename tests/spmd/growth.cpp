@@ -168,9 +168,9 @@ SPMD_TEST_WITH_HEAP(every_kind_of_call_reaches_memory_by_which_the_heap_has_grow
   SPMD_EQ(pe, gshmem_uint64_fcollect(GSHMEM_TEAM_WORLD, more + kCount, more, kCount), 0);
   for (std::size_t of = 0; of < n; ++of)
     SPMD_EQ(pe, gshmem_uint64_g(more + kCount * (of + 2) - 1, pe.me()), 10 * (kCount - 1) + of);
-  SPMD_EQ(pe, gshmem_uint64_sum_reduce(GSHMEM_TEAM_WORLD, more + kCount, more, kCount), 0);
-  SPMD_EQ(pe, gshmem_uint64_g(more + 2 * kCount - 1, pe.me()),
-          10 * (kCount - 1) * n + n * (n - 1) / 2);
+  std::uint64_t* const sums = more + (n + 1) * kCount;
+  SPMD_EQ(pe, gshmem_uint64_sum_reduce(GSHMEM_TEAM_WORLD, sums, more, kCount), 0);
+  SPMD_EQ(pe, gshmem_uint64_g(sums + kCount - 1, pe.me()), 10 * (kCount - 1) * n + n * (n - 1) / 2);
   // A context that is older than the memory; what it has posted is complete at its quiet.
   SPMD_CHECK(pe, old_context != GSHMEM_CTX_INVALID);
   gshmem_ctx_uint64_put(old_context, words + 50, words + 8, 2, pe.next());

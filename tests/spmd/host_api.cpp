@@ -116,7 +116,7 @@ SPMD_TEST(host_threads_of_a_pe_reduce_over_distinct_teams_at_the_same_time) {
   const int rounds = pe.rounds(300);
   std::vector<OwnTeam> teams;
   for (int i = 0; i < kTeams; ++i) teams.push_back(split(pe, GSHMEM_TEAM_WORLD, 0, 1, pe.n()));
-  SymmetricArray<int> sums(kTeams * kMost), mine(kTeams * kMost), data(1), counter(1);
+  SymmetricArray<int> sums(2 * kTeams * kMost), mine(kTeams * kMost), data(1), counter(1);
   mine.write(std::vector<int>(mine.size(), pe.me() + 1), pe.me());
   pe.barrier();
   void* const handle = gshmemx_pe_handle();
@@ -125,10 +125,11 @@ SPMD_TEST(host_threads_of_a_pe_reduce_over_distinct_teams_at_the_same_time) {
     const int which = (i + pe.me()) % kTeams;
     threads.emplace_back([&, which] {
       SPMD_EQ(pe, gshmemx_bind_thread(handle), 0);
-      int* const sum = sums.data() + which * kMost;
       const gshmem_team_t team = teams[static_cast<std::size_t>(which)].get();
       for (int round = 0; round < rounds; ++round) {
         const int last = round % kMost;
+        // Others may still read the sums of the round before.
+        int* const sum = sums.data() + (2 * which + round % 2) * kMost;
         const int status = gshmem_int_sum_reduce(team, sum, mine.data() + which * kMost,
                                                  static_cast<std::size_t>(last) + 1);
         SPMD_EQ(pe, status, 0);

@@ -140,8 +140,9 @@ struct MoveBlocks {
     const std::size_t first = static_cast<std::size_t>(ctx.thread_rank()) * part;
     const int peer = (ctx.my_pe() + 1) % ctx.n_pes();
     gshmem_int32_ibput(there + first, source + first, apart, close, size, count, peer);
-    gshmem_ctx_ibput32(handle, there + first, source + first, apart, close, size, count, peer);
     ctx.quiet();
+    gshmem_ctx_ibput32(handle, there + first, source + first, apart, close, size, count, peer);
+    gshmem_ctx_quiet(handle);
     gshmem_ctx_int32_ibget(handle, back + first, there + first, close, apart, size, count, peer);
     gshmem_ibget32(back + first, there + first, close, apart, size, count, peer);
   }
