@@ -94,6 +94,8 @@ GSHMEM_FN void put_nbi_on_queue(const Caller& call, Coop coop, void* dest, const
   if (!check_arguments(state, call.name, ToPe{to.pe}, Symmetric{{"dest", dest, {bytes, 1}}},
                        Local{{"source", source, {bytes, 1}}}))
     return;
+  GSHMEM_ORDER(const auto t = order::transfer(state, dest, source, bytes, to.pe, false);
+               if (order::put(*checker, coop, t)) return;)
   coop.sync();
   if (is_mapped(state, to.pe)) {
     copy<Source::kLocal>(coop, peer_address(state, dest, to.pe), source, bytes);
@@ -107,6 +109,8 @@ template <class T>
 GSHMEM_FN void p_on_queue(const Caller& call, T* dest, T value, ChosenQueue to) {
   const State& state = call.state;
   if (!check_arguments(state, call.name, ToPe{to.pe}, element("dest", dest))) return;
+  GSHMEM_ORDER(const auto t = order::transfer(state, dest, &value, sizeof(T), to.pe, true);
+               if (order::put(*checker, Thread{}, t)) return;)
   if (is_mapped(state, to.pe)) return device::p(state, dest, value, to.pe);
   nic::put_word_by(state, to.index(state), dest, bits<Word<T>>(value), sizeof(T));
 }
@@ -117,6 +121,8 @@ template <class T>
 GSHMEM_FN void add_on_queue(const Caller& call, T* dest, T value, ChosenQueue to) {
   const State& state = call.state;
   if (!check_arguments(state, call.name, ToPe{to.pe}, word("dest", dest))) return;
+  GSHMEM_ORDER(checker->fence(state);
+               if (order::update(*checker, state, AmoOp::kAdd, dest, value, to.pe)) return;)
   if (is_mapped(state, to.pe)) fence_release_system();
   if (amo_is_mapped(state, to.pe)) {
     atomic_add(amo_target(state, dest, to.pe), bits<Word<T>>(value));
@@ -130,6 +136,7 @@ GSHMEM_FN void add_on_queue(const Caller& call, T* dest, T value, ChosenQueue to
 GSHMEM_FN void quiet_of_queue(const Caller& call, ChosenQueue to) {
   const State& state = call.state;
   if (!check_arguments(state, call.name, ToPe{to.pe})) return;
+  GSHMEM_ORDER(checker->quiet(state, to.pe);)
   if (is_mapped(state, to.pe)) fence_complete_system();
   if (state.nic.queues) nic::quiet_by(state, to.index(state), call.name);
 }

@@ -74,6 +74,11 @@ GSHMEM_FN void move_blocks(const Caller& call, void* dest, const void* source,
     }
     return;
   })
+  GSHMEM_ORDER_CALL(auto t = order::transfer(call.state, dest, source, blocks.size, pe, true);
+                    t.count = blocks.count; t.dest_stride = blocks.dst;
+                    t.source_stride = blocks.src;
+                    if (kPut ? order::put(*checker, device::Thread{}, t)
+                             : order::get(*checker, device::Thread{}, t)) return;)
   GSHMEM_FIT(&device::move_blocks<kPut>, device::Thread, device::BlockMove);
   (void)device::move_blocks<kPut>({}, {&call.state, dest, source, blocks, pe});
 }

@@ -190,6 +190,11 @@ GSHMEM_OUTLINE int collect(Coop coop, const TeamCall& call) {
                        first + call.bytes);
     return GSHMEMX_ERROR_INVALID_VALUE;
   }
+#if defined(GSHMEM_ORDER_ON)  // its memory is known now
+  TeamCall counted = call;
+  counted.dest = to;
+  const OrderedCollective<Coop> ordered(coop, counted, call_of(CallKind::kCollect));
+#endif
   for_members(*call.team,
               [&](int, int pe) { put_to(coop, call, to, call.source, call.bytes, pe); });
   return end_collective(coop, call);

@@ -93,7 +93,11 @@ GSHMEM_OUTLINE bool members_agree(const TeamCall& call, int i) {
   GSHMEM_NO_UNROLL
   for (const abi::CallNote& note : slot->notes) {
     const abi::CallNote* const at = peer_address(state, &note, pe);
+#if defined(GSHMEM_ORDER_ON)  // a look at the note of a later call must not order anything
+    if (load_relaxed(&at->key) != key) continue;
+#else
     if (load_acquire(&at->key) != key) continue;
+#endif
     const abi::CallNote theirs{key, load_relaxed(&at->what), load_relaxed(&at->bytes)};
     fence_acquire_system();
     if (load_relaxed(&at->key) != key) continue;  // it has begun another call
@@ -118,10 +122,55 @@ GSHMEM_OUTLINE bool is_told_same(const TeamCall& call) {
   return true;
 }
 
+#if defined(GSHMEM_ORDER_ON)
+/// Tells the order checker of a collective, whose loads and stores do not count then. If its memory
+/// is not known yet, they do.
+template <class Coop>
+class OrderedCollective {
+ public:
+  OrderedCollective(Coop coop, const TeamCall& call, std::uint64_t kind, bool is_known = true)
+      : coop_(coop),
+        of_{call.state,
+            call.team,
+            static_cast<CallKind>(kind >> 32 & 0xff),
+            static_cast<int>(kind),
+            static_cast<char*>(call.dest),
+            static_cast<const char*>(call.source),
+            call.bytes} {
+    const bool is_empty = of_.bytes == 0 && of_.kind != CallKind::kCollect;
+    if (!is_known || is_empty || call.team->mapped == 0) return;
+    checker_ = order::active();
+    if (!checker_) return;
+    coop_.sync();
+    if (coop_.thread_rank() == 0) checker_->enter(of_);
+    coop_.sync();
+    checker_->ignore(true);
+  }
+  ~OrderedCollective() {
+    if (!checker_) return;
+    checker_->ignore(false);
+    coop_.sync();
+    if (coop_.thread_rank() == 0) checker_->leave(of_);
+    coop_.sync();
+  }
+  OrderedCollective(const OrderedCollective&) = delete;
+
+ private:
+  Coop coop_;
+  const order::Collective of_;
+  order::Checker* checker_ = nullptr;
+};
+#endif
+
 /// Calls `work()`, which executes the collective. Returns a status, on all threads of the group.
 template <class Coop, class Work>
 GSHMEM_FN int checked_collective(Coop coop, const TeamCall& call, std::uint64_t kind,
                                  std::uint64_t bytes, const Work& work) {
+#if defined(GSHMEM_ORDER_ON)
+  const bool is_known =
+      kind != call_of(CallKind::kCollect) && kind != call_of(CallKind::kAlltoalls);
+  const OrderedCollective<Coop> ordered(coop, call, kind, is_known);
+#endif
   if constexpr (!kChecks) {
     return work();
   } else {

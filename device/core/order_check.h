@@ -21,6 +21,7 @@
 
 #if defined(GSHMEM_ORDER_ON) || defined(GSHMEM_WATCH_ON)
 #include <gshmem/abi/state.h>
+#include <gshmem/abi/team.h>
 
 #include "call_record.h"
 
@@ -62,6 +63,18 @@ struct Update {
   std::uint64_t operand;
 };
 
+/// A collective as one member calls it. The specification says what it does to memory, and not its
+/// algorithm: members that give data store to `dest` of all as soon as they enter.
+struct Collective {
+  const abi::DeviceState* state;
+  const abi::Team* team;
+  CallKind kind;
+  int root;
+  char* dest;          ///< of a collect: this member's part
+  const char* source;  ///< if it has several parts: this member's own part
+  std::size_t bytes;   ///< of a part
+};
+
 /// It gives calls the order that the specification promises, as happens-before of ThreadSanitizer
 /// (host/runtime/order_checker.cpp).
 class Checker {
@@ -83,6 +96,11 @@ class Checker {
   virtual void acquire(const void* word) = 0;
   /// The calling thread belongs to this PE.
   virtual void join(const abi::DeviceState& state) = 0;
+  /// The calling thread enters a collective, and has returned from it.
+  virtual void enter(const Collective& call) = 0;
+  virtual void leave(const Collective& call) = 0;
+  /// Loads and stores of the calling thread do not count until it is called with false.
+  virtual void ignore(bool begins) = 0;
 
  protected:
   ~Checker() = default;

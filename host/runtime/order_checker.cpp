@@ -6,34 +6,13 @@
 // has no mutex, and copies by loops.
 #include "host/runtime/order_checker.h"
 
+#include "host/runtime/order_collectives.h"
+#include "host/runtime/order_tsan.h"
+
 #include <gshmem/device/core/machine.h>
-
-#include <pthread.h>
-#include <sched.h>
-
-#include <sanitizer/tsan_interface.h>
 
 #include <cstdio>
 #include <cstdlib>
-
-// Compilers call these functions, which no header of g++ declares.
-extern "C" {
-void __tsan_read_range(void* address, unsigned long bytes);
-void __tsan_write_range(void* address, unsigned long bytes);
-void __tsan_func_entry(void* pc);
-void __tsan_func_exit(void);
-void AnnotateIgnoreWritesBegin(const char* file, int line);
-void AnnotateIgnoreWritesEnd(const char* file, int line);
-#define GSHMEM_TSAN_ATOMIC(BITS)                                                        \
-  void __tsan_atomic##BITS##_store(void* word, std::uint##BITS##_t, int order);         \
-  std::uint##BITS##_t __tsan_atomic##BITS##_fetch_add(void*, std::uint##BITS##_t, int); \
-  std::uint##BITS##_t __tsan_atomic##BITS##_fetch_and(void*, std::uint##BITS##_t, int); \
-  std::uint##BITS##_t __tsan_atomic##BITS##_fetch_or(void*, std::uint##BITS##_t, int);  \
-  std::uint##BITS##_t __tsan_atomic##BITS##_fetch_xor(void*, std::uint##BITS##_t, int);
-GSHMEM_TSAN_ATOMIC(32)
-GSHMEM_TSAN_ATOMIC(64)
-#undef GSHMEM_TSAN_ATOMIC
-}
 
 namespace gshmem {
 namespace {
@@ -42,16 +21,21 @@ using abi::DeviceState;
 using device::AmoOp;
 using device::order::Transfer;
 using device::order::Update;
+using tsan::callers;
+using tsan::kFrames;
+using tsan::kNoSync;
+using tsan::Locked;
+using tsan::mixed;
+using tsan::name_of;
+using tsan::note_reading;
+using tsan::SpinLock;
 
-/// __tsan_switch_to_fiber without an edge between the two.
-constexpr unsigned kNoSync = 1;
 /// ThreadSanitizer has some 8,000 threads and fibers. Operations that share one are ordered.
 constexpr unsigned kMostFibers = 16, kMostFibersOfAll = 2048;
 /// Operations of a context that are carried out later; more are not.
 constexpr unsigned kMostLate = 32;
 /// Each word of a small put may be one that is waited for (device/pe/copy.h).
 constexpr std::size_t kMostFlagBytes = 64;
-constexpr int kFrames = 12;
 
 struct Op {
   Op* next;
@@ -98,27 +82,6 @@ struct Context {
   unsigned n_fibers, n_free;  ///< the free ones come first
 };
 
-/// ThreadSanitizer does not see it: it orders nothing.
-class SpinLock {
- public:
-  void lock() {
-    while (__atomic_exchange_n(&taken_, 1, __ATOMIC_ACQUIRE) != 0) sched_yield();
-  }
-  void unlock() { __atomic_store_n(&taken_, 0, __ATOMIC_RELEASE); }
-
- private:
-  int taken_ = 0;
-};
-class Locked {
- public:
-  explicit Locked(SpinLock& lock) : lock_(lock) { lock_.lock(); }
-  ~Locked() { lock_.unlock(); }
-  Locked(const Locked&) = delete;
-
- private:
-  SpinLock& lock_;
-};
-
 template <class W>
 void copy_words(char* to, const char* from, std::size_t bytes) {
   for (std::size_t at = 0; at < bytes; at += sizeof(W)) {
@@ -137,9 +100,6 @@ void copy(char* to, const char* from, std::size_t bytes) {
   copy_words<std::uint8_t>(to, from, bytes);
 }
 
-void note_reading(const char* at, std::size_t bytes) {
-  __tsan_read_range(const_cast<char*>(at), bytes);
-}
 const char* source_at(const Transfer& t, std::size_t i) {
   return t.source + static_cast<std::ptrdiff_t>(i) * t.source_stride;
 }
@@ -195,28 +155,6 @@ void carry_out(const Transfer& t, const char* buffer) {
   }
   if (t.signal)
     carry_out(Update{t.state, t.pe, t.signal, sizeof(*t.signal), t.signal_op, t.signal_value});
-}
-
-/// Return addresses of the callers of the checker, innermost first, as far as frames are linked.
-int callers(void** frame, void** pcs) {
-  thread_local char* stack_end = nullptr;
-  if (!stack_end) {
-    pthread_attr_t attributes;
-    void* stack = nullptr;
-    std::size_t bytes = 0;
-    if (pthread_getattr_np(pthread_self(), &attributes) != 0) return 0;
-    (void)pthread_attr_getstack(&attributes, &stack, &bytes);
-    (void)pthread_attr_destroy(&attributes);
-    stack_end = static_cast<char*>(stack) + bytes;
-  }
-  int n = 0;
-  while (n < kFrames && reinterpret_cast<char*>(frame + 2) <= stack_end && frame[1] != nullptr) {
-    pcs[n++] = frame[1];
-    void** const next = static_cast<void**>(frame[0]);
-    if (next <= frame || reinterpret_cast<std::uintptr_t>(next) % sizeof(void*) != 0) break;
-    frame = next;
-  }
-  return n;
 }
 
 class FiberChecker final : public device::order::Checker {
@@ -301,6 +239,7 @@ class FiberChecker final : public device::order::Checker {
       context->n_fibers = context->n_free = 0;
       context->key = nullptr;
     }
+    collectives_.finish(state);
   }
 
   /// A fence before it also orders it.
@@ -334,22 +273,21 @@ class FiberChecker final : public device::order::Checker {
     __tsan_set_fiber_name(__tsan_get_current_fiber(), name);
   }
 
- private:
-  /// The reports have it: whose thread or operation it is, and where the heaps are.
-  static int name_of(const char* what, const DeviceState& state, char (&name)[64]) {
-    const int slot = state.slots ? state.my_slot : state.my_pe - state.mapped_first;
-    const auto heap = reinterpret_cast<std::uintptr_t>(state.heap);
-    const auto stride = static_cast<std::uintptr_t>(state.stride);
-    return std::snprintf(name, sizeof(name), "%s of PE %d, heaps %lx+%lx", what, state.my_pe,
-                         heap - static_cast<std::uintptr_t>(slot) * stride, stride);
+  void enter(const Collective& call) override {
+    const Locked locked(lock_);
+    collectives_.enter(call, static_cast<void**>(__builtin_frame_address(0)));
+  }
+  void leave(const Collective& call) override {
+    const Locked locked(lock_);
+    collectives_.leave(call);
+  }
+  void ignore(bool begins) override {
+    (begins ? AnnotateIgnoreReadsBegin : AnnotateIgnoreReadsEnd)(__FILE__, __LINE__);
+    (begins ? AnnotateIgnoreWritesBegin : AnnotateIgnoreWritesEnd)(__FILE__, __LINE__);
   }
 
-  std::uint64_t draw() {  // splitmix64 (Steele, Lea and Flood, 2014)
-    std::uint64_t z = random_ += 0x9e3779b97f4a7c15u;
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
-    return z ^ z >> 31;
-  }
+ private:
+  std::uint64_t draw() { return mixed(random_ += 0x9e3779b97f4a7c15u); }
   unsigned draw(unsigned below) { return static_cast<unsigned>(draw() % below); }
 
   /// The state itself of one that a handle is for, else the heap: programs may copy their PE's.
@@ -558,6 +496,7 @@ class FiberChecker final : public device::order::Checker {
   Context* contexts_ = nullptr;
   Context* turn_ = nullptr;
   Op* unused_ = nullptr;
+  CollectiveChecker collectives_;
   unsigned n_late_ = 0, n_fibers_ = 0;
   const bool names_fences_;
   Site sites_[kMostSites];

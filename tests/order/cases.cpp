@@ -1,7 +1,9 @@
-// Runs the programs of cases.def under the order checker, with two PEs as threads, and compares the
-// reports with the specification.
+// Runs the programs of cases.def and cpu_cases.def under the order checker, with two PEs as
+// threads, and compares the reports with the specification.
+#include <gshmem/deepep.h>
 #include <gshmem/gshmem.hpp>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <cstring>
@@ -19,12 +21,15 @@ constexpr Case kCases[] = {
 #define RACE(PROGRAM) {PROGRAM, true},
 #define CALLS(PROGRAM) {PROGRAM, true},
 #include "cases.def"
+#define FREE(PROGRAM) {PROGRAM, false},
+#define RACE(PROGRAM) {PROGRAM, true},
+#include "cpu_cases.def"
 };
 
 std::atomic<int> reports{0};
 
 constexpr std::size_t kCount = 32;
-struct Arrays {
+struct alignas(16) Arrays {
   int x[kCount], y[kCount], other[kCount], flag;
   std::uint64_t signal;
   long lock;
@@ -77,6 +82,29 @@ struct Pe {
     if (is("sync")) return gshmem_sync_all();
     if (is("allreduce"))
       return void(gshmem_int_sum_reduce(GSHMEM_TEAM_WORLD, at->other, at->other, kCount));
+    if (is("reduce")) return void(gshmem_int_sum_reduce(GSHMEM_TEAM_WORLD, x, y, kCount));
+    if (is("other_reduce"))
+      return void(gshmem_int_sum_reduce(GSHMEM_TEAM_WORLD, at->other, y, kCount));
+    if (is("inscan")) return void(gshmem_int_sum_inscan(GSHMEM_TEAM_WORLD, x, y, kCount));
+    if (is("reducescatter"))
+      return void(gshmem_int_sum_reducescatter(GSHMEM_TEAM_WORLD, x, y, kCount / 2));
+    if (is("long_double")) {
+      auto* const dest = reinterpret_cast<long double*>(x);
+      auto* const source = reinterpret_cast<long double*>(y);
+      return void(gshmem_longdouble_sum_reduce(GSHMEM_TEAM_WORLD, dest, source, kCount / 4));
+    }
+    if (is("broadcast")) return void(gshmem_int_broadcast(GSHMEM_TEAM_WORLD, x, y, kCount, 0));
+    if (is("alltoall")) return void(gshmem_int_alltoall(GSHMEM_TEAM_WORLD, x, y, kCount / 2));
+    if (is("fcollect")) return void(gshmem_int_fcollect(GSHMEM_TEAM_WORLD, x, y, kCount / 2));
+    if (is("collect")) return void(gshmem_int_collect(GSHMEM_TEAM_WORLD, x, y, kCount / 2));
+    if (is("ibput")) return gshmem_int_ibput(x, y, 4, 4, 2, kCount / 4, pe);
+    if (is("ibget")) return gshmem_int_ibget(y, x, 4, 4, 2, kCount / 4, pe);
+    if (is("queue_p")) return nvshmemi_ibgda_rma_p(x, *y, pe, 0);
+    if (is("queue_add")) return nvshmemi_ibgda_amo_nonfetch_add(&at->flag, 1, pe, 0);
+    if (is("queue_quiet")) return nvshmemi_ibgda_quiet(pe, 0);
+    if (is("load_all")) return void(std::for_each_n(x, kCount, [&](int each) { seen += each; }));
+    if (is("load_other")) return void(seen += at->other[0]);
+    if (is("store_other")) return void(at->other[0] = 1);
     if (is("signal")) return gshmemx_signal_op(&at->signal, 1, GSHMEM_SIGNAL_SET, pe);
     if (is("await")) return void(gshmem_signal_wait_until(&at->signal, GSHMEM_CMP_EQ, 1));
     if (is("flag")) return gshmem_int_p(&at->flag, 1, pe);

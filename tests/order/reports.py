@@ -19,7 +19,7 @@ def check_program(mistake, seed, *options):
         return run.returncode, run.stdout, run.stderr, json.loads(file.read_text())
 
 
-for mistake in ("signal", "source", "get", "kernel", "memset", "stream"):
+for mistake in ("signal", "source", "get", "kernel", "memset", "stream", "collective"):
     for seed in (1, 2, 3):  # ThreadSanitizer may overlook two accesses at the same moment
         status, _, text, report = check_program(mistake, seed)
         if status == 1:
@@ -31,6 +31,7 @@ for mistake in ("signal", "source", "get", "kernel", "memset", "stream"):
     for number, word in wanted.items():
         named = [line for line in text.splitlines() if line.endswith(f"wrong.cpp:{number}")]
         assert named and all(word in line for line in named), (mistake, word, text)
+    assert ("`dest` of PE 1 is ready" in text) == (mistake == "collective"), (mistake, text)
 for mistake, ignored in (("fence", False), ("sizes", False), ("contexts", False), ("quiet on a stream", False), ("ignored", True), ("none", False)):
     for seed in (1, 2, 3):  # ThreadSanitizer may overlook two accesses at the same moment
         status, _, text, report = check_program(mistake, seed)

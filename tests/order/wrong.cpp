@@ -96,6 +96,10 @@ void run(const gshmem::Runtime& runtime, const std::string& mistake) {
   } else if (mistake == "memset") {
     if (!sends) std::memset(to, 0, 8);                           // memset: PE 1
     if (sends) gshmem_putmem_nbi(to, source.data(), kBytes, 1);  // memset: gshmem_putmem_nbi
+  } else if (mistake == "collective") {
+    gshmem_broadcastmem(GSHMEM_TEAM_WORLD, to, source.data(), 64, 0);
+    if (!sends && to[60] != 0) std::printf("wrong\n");                 // collective: PE 1
+    gshmem_broadcastmem(GSHMEM_TEAM_WORLD, to, source.data(), 64, 0);  // collective: broadcastmem
   } else if (sends && mistake == "source") {
     gshmem_putmem_nbi(to, source.data(), kBytes, 1);  // source: gshmem_putmem_nbi
     source.data()[5] = 1;                             // source: PE 0

@@ -27,6 +27,13 @@ int combine_on_host(const Caller& call, int handle, long double* dest, const lon
     return GSHMEMX_ERROR_INVALID_VALUE;
   const int end =
       kMembers == Members::kAll ? team->n_pes : team->my_pe + (kMembers == Members::kUpToThis);
+#if defined(GSHMEM_ORDER_ON)
+  constexpr CallKind kKind = kMembers == Members::kAll        ? CallKind::kReduce
+                             : kMembers == Members::kUpToThis ? CallKind::kInscan
+                                                              : CallKind::kExscan;
+  const device::OrderedCollective<Thread> ordered(
+      {}, {&call.state, call.name, team, dest, source, n.bytes()}, call_of(kKind));
+#endif
   std::array<long double, kPiece> sums, more;
   int status = team_sync(call, Thread{}, handle);  // all sources are ready
   for (std::size_t at = 0; at < nelems && status == 0; at += kPiece) {
@@ -38,7 +45,9 @@ int combine_on_host(const Caller& call, int handle, long double* dest, const lon
       for (std::size_t k = 0; i != 0 && k < piece.count; ++k) sums[k] = combine(sums[k], more[k]);
     }
     status = team_sync(call, Thread{}, handle);
-    if (status == 0) put(call, Thread{}, dest + at, sums.data(), piece, call.state.my_pe);
+    if (status != 0) break;
+    GSHMEM_ORDER(std::copy_n(sums.data(), piece.count, dest + at); continue;)  // it is no put
+    put(call, Thread{}, dest + at, sums.data(), piece, call.state.my_pe);
   }
   quiet(call);
   return status;
