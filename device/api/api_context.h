@@ -101,12 +101,12 @@ struct ToPes {
   }
 };
 
-/// Returns the queues of a state to `pe`, or to all PEs.
+/// Returns the queues of a state to `pe`, or to all PEs. An initiator is one to all.
 struct QueueRange {
   std::uint32_t first, end;
 };
 GSHMEM_FN QueueRange queues_to(const State& state, int pe) {
-  if (pe == GSHMEMX_PE_ALL) return {0, state.nic.count};
+  if (pe == GSHMEMX_PE_ALL || is_dynamic(state.nic.traits)) return {0, state.nic.count};
   const std::uint32_t first = static_cast<std::uint32_t>(pe) * state.nic.per_pe;
   return {first, first + state.nic.per_pe};
 }

@@ -172,17 +172,19 @@ class Burst {
     if (pe_ == kNobody || !check_arguments(*state_, caller.name, SignalOp{update.op},
                                            device::word("sig_addr", update.address)))
       return;
-    if (view_) {
+    if (view_ && !is_dynamic(traits_)) {
       post_atomic(update);
       return;
     }
+    if (view_) ring();
     coop_.sync();
     if (coop_.thread_rank() == 0) {
-      api::quiet(caller);
+      if (!view_) api::quiet(caller);  // an initiator keeps the order by itself
       // After a fault messages may be missing that the signal would announce.
       if (load_acquire(&state_->control->stop) == 0) api::signal_op(caller, update, pe_);
     }
     coop_.sync();  // a quiet of the others covers the signal
+    if (view_) note_posted();
   }
 
  private:
@@ -199,6 +201,10 @@ class Burst {
     bells_ = queue.bells(layout_.number);
     local_key_ = queue.local_key();
     mask_ = abi::QueueTraits::depth(traits_) - 1;
+    if (is_dynamic(traits_)) {  // put_each takes all messages, because they have no entry of one
+      cursor_ = queue.cursor();
+      heap_bytes_ = 0;
+    }
     published_ = load_own(&cursor_->reserved);
   }
 
@@ -271,6 +277,10 @@ class Burst {
       }
       coop_.sync();
     }
+    note_posted();
+  }
+  /// The general path has posted to the queue.
+  GSHMEM_FN void note_posted() {
     published_ = load_relaxed(&cursor_->reserved);
     room_ = 0;
   }

@@ -13,7 +13,7 @@ namespace gshmem::device::nic {
 /// Puts on queue `index`, by the calling thread.
 GSHMEM_OUTLINE void put_by(const State& state, std::uint32_t index, void* dest, const void* source,
                            std::size_t bytes, int pe) {
-  if (has_queue_keys(state, dest) && is_short(state, source, bytes)) {
+  if (takes_keys(state) && has_queue_keys(state, dest) && is_short(state, source, bytes)) {
     ShortWay way(state);
     way.set_queue(index);
     const OneEntry entry = write_entry(way, dest, source, bytes, false);

@@ -15,7 +15,9 @@ namespace gshmem::device {
 /// for arrive by that NIC, and what came before them by others is in memory (kNicFlush).
 GSHMEM_OUTLINE void read_by_nic(const State& state) {
   PostingOf<WqeImage> posting;
-  post_by(posting, state, static_cast<std::uint32_t>(state.my_pe) * state.nic.per_pe);
+  // Any initiator will do: a DUMP goes nowhere.
+  const std::uint32_t own = static_cast<std::uint32_t>(state.my_pe) * state.nic.per_pe;
+  post_by(posting, state, is_dynamic(state.nic.traits) ? 0 : own);
   begin_wait(posting, "wait (DUMP)");
   image_dump(posting.entries, 0, {kSink, posting.queue.local_key()}, sizeof(std::uint64_t));
   keep_in_memory(posting);

@@ -65,7 +65,7 @@ GSHMEM_FN const void* local_of(const ListCall& call, const Piece& piece) {
 /// Is the piece one entry, if its local side has a key?
 GSHMEM_FN bool is_entry(const ListCall& call, const Piece& piece) {
   const State& state = *call.state;
-  return piece.bytes - 1 < state.nic.max_message &&
+  return takes_keys(state) && piece.bytes - 1 < state.nic.max_message &&
          heap_offset(state, remote_of(call, piece)) < state.heap_bytes &&
          (call.is_put || !(state.nic.flags & abi::kNicReadNeedsDump));
 }

@@ -47,6 +47,8 @@ GSHMEM_FN bool is_short_beyond(const State& state, const void* local, std::size_
                       end = static_cast<std::uint64_t>(state.stride);
   return (bytes - 1 < state.nic.max_message) & (offset < end) & (bytes <= end - offset);
 }
+/// Are there entries with keys of their own? An initiator posts images only.
+GSHMEM_FN bool takes_keys(const State& state) { return !is_dynamic(state.nic.traits); }
 /// Makes the entry one with keys of registered memory. `local` is null if the payload is inline.
 GSHMEM_FN void use_keys_beyond(PostingOf<KeyedEntry>& posting, const OneEntry& entry,
                                const void* remote, const void* local) {
@@ -130,7 +132,8 @@ GSHMEM_OUTLINE void put(Coop coop, const State& state, void* dest, const void* s
     if (simple & way.open)
       return post_together(state, way, write_entry(way, dest, source, bytes, words));
   }
-  if (words || (is_short_beyond(state, source, bytes) && (!blocking || bytes > kInlinePutBytes))) {
+  if (takes_keys(state) && (words || (is_short_beyond(state, source, bytes) &&
+                                      (!blocking || bytes > kInlinePutBytes)))) {
     put_by_keys<kSharing<Coop>>(state, dest, source, bytes, pe, blocking);
   } else {
     move_long(state, Operation::kPut, dest, source, bytes, pe, blocking);
@@ -160,7 +163,8 @@ GSHMEM_OUTLINE void get(Coop coop, const State& state, void* dest, const void* s
     if (simple & way.alone) return post_alone(state, way, entry);
     if (simple & way.open) return post_together(state, way, entry);
   }
-  if (is_short_beyond(state, dest, bytes) && !(state.nic.flags & abi::kNicReadNeedsDump)) {
+  if (takes_keys(state) && is_short_beyond(state, dest, bytes) &&
+      !(state.nic.flags & abi::kNicReadNeedsDump)) {
     get_by_keys<kSharing<Coop>>(state, dest, source, bytes, pe, blocking);
   } else {
     move_long(state, Operation::kGet, source, dest, bytes, pe, blocking);
@@ -229,7 +233,8 @@ GSHMEM_OUTLINE abi::ScratchSlot* claim_or_report(const State* state) {
 GSHMEM_OUTLINE std::uint64_t get_word(const State& state, const void* source, std::uint32_t bytes,
                                       int pe) {
   std::uint64_t value = 0;
-  if ((state.nic.flags & abi::kNicReadNeedsDump) != 0 || !has_queue_keys(state, source)) {
+  if ((state.nic.flags & abi::kNicReadNeedsDump) != 0 || !has_queue_keys(state, source) ||
+      !takes_keys(state)) {
     move_value(state, Operation::kGet, source, &value, bytes, pe);
     return value;
   }
@@ -314,6 +319,7 @@ template <Sharing kSharing>
 GSHMEM_OUTLINE bool put_signal_by_keys(const Request& put) {
   const State& state = *put.state;
   const bool words = is_words(put.local, put.bytes);
+  if (!takes_keys(state)) return false;
   if (!words && (!is_short_beyond(state, put.local, put.bytes) ||
                  (put.blocking && put.bytes <= kInlinePutBytes)))
     return false;

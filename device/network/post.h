@@ -484,10 +484,24 @@ GSHMEM_FN Converged group_at(const QueueCursor* cursor, CoalesceGroup path,
                    image + entries.entries());
 }
 
+/// An initiator's entries say where they go. All views of it have one cursor.
+GSHMEM_OUTLINE void address_entries(PostingOf<WqeImage>& posting) {
+  posting.cursor = posting.queue.cursor();
+  const abi::AddressVector& to = posting.state->nic.vectors[posting.queue.pe()];
+  address_image(posting.entries, reinterpret_cast<const Word16*>(&to));
+}
+/// All that an initiator posts are images.
+template <class Entries>
+GSHMEM_FN void prepare(PostingOf<Entries>& posting) {
+  if constexpr (std::is_same_v<Entries, WqeImage>)
+    if (is_dynamic(posting.traits())) address_entries(posting);
+}
+
 /// Makes the call. `awaited_as` is its name if it returns when everything is complete. Returns
 /// false if it was not posted or failed, which is then recorded as a fault.
 template <Sharing kSharing, class Entries>
 GSHMEM_FN bool post(PostingOf<Entries>& posting, const char* awaited_as = nullptr) {
+  prepare(posting);
   const std::uint32_t traits = posting.traits(), own = posting.entries.entries();
   const QueueView* const view = posting.queue.view();
   QueueCursor* const cursor = posting.cursor;
@@ -507,7 +521,8 @@ GSHMEM_FN bool post(PostingOf<Entries>& posting, const char* awaited_as = nullpt
   return post_end(posting, awaited_as);
 }
 
-/// Makes the call step by step, after begin_wait. The caller records the fault (post_report).
+/// Makes the call step by step, after begin_wait, and after prepare if an entry leaves the PE. The
+/// caller records the fault (post_report).
 template <Sharing kSharing, class Entries>
 GSHMEM_FN void post_by_steps(PostingOf<Entries>& posting) {
   const std::uint32_t own = posting.entries.entries();

@@ -344,6 +344,22 @@ GSHMEM_FN FaultInfo post_fault(const Wait& wait) {
   info.wqe_index = static_cast<std::uint32_t>(wait.target - 1) & 0xffff;
   return info;
 }
+/// Finds the PE of an initiator's entry by its address vector; -1: it has none, or the NIC has
+/// wiped it.
+GSHMEM_FN void find_pe(const Wait& wait, FaultInfo& info) {
+  const abi::NicView& nic = wait.state->nic;
+  if (!nic.vectors || info.queue == 0) return;
+  const std::uint32_t at = info.wqe_index & (abi::QueueTraits::depth(nic.traits) - 1);
+  const auto* const seen =
+      reinterpret_cast<const std::uint64_t*>(wait.queue.entries() + at * abi::kWqebbBytes) + 2;
+  int pe = wait.state->n_pes - 1;
+  GSHMEM_NO_UNROLL
+  for (; pe >= 0; --pe) {
+    const std::uint64_t* const known = nic.vectors[pe].words;  // number and LID, and interface
+    if (known[1] == seen[1] && known[5] == seen[5]) break;
+  }
+  info.pe = pe;
+}
 
 /// Records why the call failed; this is its last step. Returns true if it succeeded.
 GSHMEM_OUTLINE bool post_report(Wait& wait) {
@@ -352,7 +368,10 @@ GSHMEM_OUTLINE bool post_report(Wait& wait) {
   if (wait.end == PostEnd::kStopped) {
     stop_here(*wait.state);
   } else {
-    fault(*wait.state, post_fault(wait));
+    FaultInfo info = post_fault(wait);
+    keep_in_memory(info);
+    find_pe(wait, info);
+    fault(*wait.state, info);
   }
   return false;
 }
@@ -362,12 +381,21 @@ GSHMEM_OUTLINE bool post_report(Wait& wait) {
 GSHMEM_OUTLINE bool post_note(Wait& wait) {
   if (wait.bad != 0) atomic_add(&wait.state->control->bad_completions, wait.bad);
   if (wait.end == PostEnd::kGood) return true;
-  if (wait.end != PostEnd::kStopped) note_fault(*wait.state, post_fault(wait));
+  if (wait.end == PostEnd::kStopped) return false;
+  FaultInfo info = post_fault(wait);
+  keep_in_memory(info);
+  find_pe(wait, info);
+  note_fault(*wait.state, info);
   return false;
 }
 
 GSHMEM_FN bool is_exclusive(std::uint32_t traits) {
   return (traits & abi::QueueTraits::kExclusive) != 0;
+}
+
+/// Are the queues initiators?
+GSHMEM_FN bool is_dynamic(std::uint32_t traits) {
+  return (traits & abi::QueueTraits::kDynamic) != 0;
 }
 
 /// Is the doorbell a register of the NIC?

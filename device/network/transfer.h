@@ -100,7 +100,9 @@ struct Request {
 
   GSHMEM_FN bool empty() const { return bytes == 0 && !target; }
   GSHMEM_FN std::uint32_t next_chunk() const {
-    std::uint32_t most = kind == TransferKind::kInline ? kInlineBytes : state->nic.max_message;
+    std::uint32_t most = state->nic.max_message;
+    if (kind == TransferKind::kInline)
+      most = is_dynamic(state->nic.traits) ? kAddressedInlineBytes : kInlineBytes;
     if (kind == TransferKind::kFetch && most > sizeof(slot->data)) most = sizeof(slot->data);
     return bytes < most ? static_cast<std::uint32_t>(bytes) : most;
   }
@@ -354,6 +356,7 @@ GSHMEM_OUTLINE void execute_long(Request& request) {
       use_registered_key(request, post, KeyedPart::kLocal);
       use_registered_key(request, post, KeyedPart::kSecond);
     }
+    prepare(post);
     post_by_steps<Sharing::kWarp>(post);
     if (request.slot && post.good() && queue_await(post)) take_result(request);
   }

@@ -93,8 +93,8 @@ GSHMEM_FN void image_transfer(Image& image, Opcode opcode, KeyedAddress remote, 
 }
 
 /// The largest payload that a WRITE of four entries carries: 4 * 64 less control, remote and inline
-/// header.
-inline constexpr std::uint32_t kInlineBytes = 220;
+/// header; with an address vector 48 bytes less.
+inline constexpr std::uint32_t kInlineBytes = 220, kAddressedInlineBytes = kInlineBytes - 48;
 
 /// Returns the first word of an inline payload of up to kInlineBytes; the bit of kRawInline is in
 /// no other data unit.
@@ -237,6 +237,32 @@ GSHMEM_FN std::uint64_t fetched_value(std::uint64_t stored, std::uint32_t width,
                                       std::uint32_t nic_flags) {
   if (width == 4) return abi::swap_bytes(static_cast<std::uint32_t>(stored));
   return nic_flags & abi::kNicFetchedBig ? abi::swap_bytes(stored) : stored;
+}
+
+/// Returns how many units of address vector the WQE at unit `at` takes: a NOP or a DUMP goes
+/// nowhere.
+GSHMEM_FN std::uint32_t vector_units(const WqeImage& image, std::uint32_t at) {
+  const Opcode opcode = static_cast<Opcode>(image.unit[at].x >> 24);
+  return opcode == Opcode::kNop || opcode == Opcode::kDump ? 0 : 3;
+}
+/// Makes the WQEs of an image those of an initiator: stores the vector of a PE after their control
+/// units. The second WQE moves first.
+GSHMEM_FN void address_image(WqeImage& image, const Word16* vector) {
+  std::uint32_t at = image.second;
+  if (at != 0) image.second = ((image.unit[0].y >> 24) + vector_units(image, 0) + 3) & ~3u;
+  GSHMEM_NO_UNROLL
+  for (std::uint32_t to = image.second;; at = to = 0) {
+    const std::uint32_t more = vector_units(image, at);
+    GSHMEM_NO_UNROLL
+    for (std::uint32_t i = image.unit[at].y >> 24; --i > 0;)
+      image.unit[to + more + i] = image.unit[at + i];
+    image.unit[to] = image.unit[at];
+    image.unit[to].y += more << 24;
+    GSHMEM_NO_UNROLL
+    for (std::uint32_t i = more; i > 0; --i) image.unit[to + i] = load_bulk(vector + i - 1);
+    if (at == 0) break;
+  }
+  image.units = image.second + (image.unit[image.second].y >> 24);
 }
 
 }  // namespace gshmem::device

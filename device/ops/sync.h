@@ -80,9 +80,23 @@ GSHMEM_FN std::uint32_t* flags_of(abi::SyncSlot* slot, std::uint64_t epoch) {
   return slot->arrived[epoch % 2];
 }
 
-/// Stores `number` to `flag` of PE `pe`, which is not mapped.
+/// Stores `number` to `flag` of PE `pe`, which is not mapped, by an initiator.
+GSHMEM_OUTLINE void put_flag_addressed(const State& state, const std::uint32_t* flag,
+                                       std::uint32_t number, int pe) {
+  PostingOf<WqeImage> posting;
+  post_by(posting, state, nic::queue_index(state, pe, nic::Rail::kFirst));
+  begin_wait(posting, "sync");
+  image_short_inline(posting.entries, {posting.offset(flag), posting.queue.remote_key()},
+                     {{number, 0, 0}}, sizeof(number));
+  keep_in_memory(posting);
+  prepare(posting);
+  post_by_steps<Sharing::kWarp>(posting);
+  post_report(posting);
+}
+/// Does so by any queue.
 GSHMEM_FN void put_flag(const State& state, const std::uint32_t* flag, std::uint32_t number,
                         int pe) {
+  if (!nic::takes_keys(state)) return put_flag_addressed(state, flag, number, pe);
   PostingOf<OneEntry> posting;
   post_by(posting, state, nic::queue_index(state, pe, nic::Rail::kFirst));
   begin_wait(posting, "sync");

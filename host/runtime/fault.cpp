@@ -183,9 +183,10 @@ std::string fault_message(const abi::FaultRecord& f) {
     case GSHMEMX_ERROR_NIC:
       if (f.call[0] == '\0') break;
       return strprintf(
-          "%s to PE %d failed: %s (queue 0x%x, entry %u, opcode 0x%02x, syndrome 0x%02x, vendor "
+          "%s%s failed: %s (queue 0x%x, entry %u, opcode 0x%02x, syndrome 0x%02x, vendor "
           "0x%02x, hardware 0x%04x)",
-          text_of<Opcode>(kOpcodes, f.opcode, "operation"), f.pe,
+          text_of<Opcode>(kOpcodes, f.opcode, "operation"),
+          f.pe < 0 ? "" : strprintf(" to PE %d", f.pe).c_str(),
           text_of<Syndrome>(kSyndromes, f.syndrome, "unknown syndrome"), f.queue, f.wqe_index,
           f.opcode, f.syndrome, static_cast<unsigned>(f.value & 0xff),
           static_cast<unsigned>(f.value >> 8 & 0xffff));

@@ -205,7 +205,8 @@ void Network::open(const Outside& outside) {
     if (state_.amo_path != abi::AmoPath::kInPlace || !paths.is_mapped(pe) || own)
       peers.push_back(pe);
   }
-  nics_.open_host_ports(ranks(), group().node_of);
+  // With dynamic connections PEs of this host are reached as all others.
+  if (config_.connect != ConnectChoice::kDc) nics_.open_host_ports(ranks(), group().node_of);
   queues_ = std::make_unique<nic::QueueSet>(
       nics_, nic::QueueSetOptions{config_, ranks(), memory_source(), heap, peers,
                                   [&paths](int pe) { return paths.is_mapped(pe); },

@@ -133,7 +133,7 @@ void AckRig::make_views() {
   state_.nic.count = static_cast<std::uint32_t>(total);
   state_.nic.map = abi::QueueMap::kBlock;
   state_.nic.max_message = 1u << 30;
-  state_.nic.traits = abi::QueueTraits::of(
+  state_.nic.traits = abi::traits_of(
       {.depth = kDepth,
        .batch = abi::batch_of(kDepth),
        .memory =
@@ -142,7 +142,7 @@ void AckRig::make_views() {
        .bell = shape_.bell,
        .heap_end = shape_.grown ? abi::kInternalBytes : std::uint64_t{1} << 63,
        .on_gpu = on_gpu_});
-  state_.nic.choose_way();
+  abi::choose_way(state_.nic);
 }
 
 /// Makes a table of ranges (abi::DeviceState::registered) in which one range has all addresses, and

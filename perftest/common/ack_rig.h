@@ -5,6 +5,7 @@
 
 #include "perftest/common/gpu.h"
 
+#include <gshmem/abi/queue_shape.h>
 #include <gshmem/gshmem.hpp>
 
 #include <cstdint>

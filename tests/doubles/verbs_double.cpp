@@ -254,7 +254,8 @@ int general_cmd(ibv_context*, const void* in, std::size_t in_bytes, void* out,
     caps[0x29] = current->log_reads;             // log_max_ra_req_qp
     caps[0x2b] = current->log_reads;             // log_max_ra_res_qp
     caps[0x3f] = current->cqe_version;
-    caps[0x43] = static_cast<std::uint8_t>((current->atomics ? 2 : 0) |          // atomic
+    caps[0x43] = static_cast<std::uint8_t>((current->dynamic ? 0x20 : 0) |       // dct
+                                           (current->atomics ? 2 : 0) |          // atomic
                                            (current->timestamps >= 0 ? 4 : 0));  // roce
     caps[0x47] = 0x01;                                                           // rc
     caps[0x52] = static_cast<std::uint8_t>(current->wqe_bytes_max >> 8);         // max_wqe_sz_sq
@@ -262,7 +263,8 @@ int general_cmd(ibv_context*, const void* in, std::size_t in_bytes, void* out,
   } else {
     caps[0x08] = current->host_endian ? 0x40 : 0;
     caps[0x13] = static_cast<std::uint8_t>(current->atomic_operations);
-    caps[0x17] = 0x0c;  // 4 and 8 bytes
+    caps[0x17] = 0x0c;                           // 4 and 8 bytes
+    caps[0x1b] = current->atomic_sizes_dynamic;  // atomic_size_dc
   }
   return 0;
 }

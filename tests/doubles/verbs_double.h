@@ -32,6 +32,8 @@ struct FakeVerbs {
   ibv_atomic_cap atomicity = IBV_ATOMIC_HCA;
   bool host_endian = true;  ///< byte order of 8-byte results
   std::uint16_t atomic_operations = 0xf;
+  bool dynamic = false;                   ///< dynamic connections
+  std::uint8_t atomic_sizes_dynamic = 0;  ///< sizes of atomics over them
   int timestamps = -1;  ///< qp_ts_format of its RoCE capabilities; -1: it has none
   std::pair<std::uint16_t, std::uint16_t> udp_sources{};  ///< of its RoCE capabilities
   std::uint64_t port_speed = 0;                           ///< in 100 Mb/s; 0: the call fails

@@ -279,6 +279,8 @@ void spoil_key(Key key, gshmem_ctx_t ctx) {
   spoil(view.atomic_key);
 }
 
+void spoil_vector() { const_cast<abi::AddressVector*>(state().nic.vectors)[kTarget].words[0] ^= 1; }
+
 void demand_dumps() { const_cast<abi::DeviceState&>(state()).nic.flags |= abi::kNicReadNeedsDump; }
 
 void put_behind_heap(const Actor& actor) {

@@ -117,6 +117,8 @@ void inject(const std::string& action, std::uint32_t nth = 0, const std::string&
 /// Makes a key wrong that the actor's entries to the target carry, for those by `ctx`.
 enum class Key { kLocal, kRemote };
 void spoil_key(Key key, gshmem_ctx_t ctx = GSHMEM_CTX_DEFAULT);
+/// Makes the key wrong in the address vector of the target.
+void spoil_vector();
 /// From now on data that the actor reads may arrive after its completion, as on some GPUs: a DUMP
 /// follows.
 void demand_dumps();

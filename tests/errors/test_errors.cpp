@@ -47,6 +47,26 @@ TEST_CASE("remote_key_that_is_bad_on_the_wire") {
   run(legs({"soft"}), {.provoke = provoke}, {kNicError, 0x13, {"remote access error"}});
 }
 
+/// The soft NIC leaves entries as they are, as a card does.
+const spmd::Environment kDynamic{{"GSHMEM_CONNECT", "dc"}, {"GSHNIC_STRICT", "0"}};
+
+TEST_CASE("error_of_an_initiator_names_the_pe_of_the_entry") {
+  run(legs({"soft"}), {.provoke = put_behind_heap, .environment = kDynamic},
+      {kNicError,
+       0x13,
+       {"put (WRITE) to PE 2 failed: remote access error", " to mlx5_0 port 1 (LID ",
+        ") of PE 2"}});
+}
+
+TEST_CASE("wrong_key_of_dynamic_connections_exceeds_retries") {
+  const auto provoke = [](const Actor& actor) {
+    spoil_vector();
+    actor.put(actor.first);
+  };
+  run(legs({"soft"}), {.provoke = provoke, .environment = kDynamic},
+      {kNicError, 0x15, {"put (WRITE) to PE 2 failed: retries exceeded"}});
+}
+
 TEST_CASE("local_protection_error") {
   const auto provoke = [](const Actor& actor) {
     spoil_key(Key::kLocal);

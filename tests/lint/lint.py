@@ -41,7 +41,8 @@ MAY_INCLUDE = [
     ("host/control/", ["host/control/", "host/base/", "bootstrap/bootstrap.h", *PUBLIC_PODS]),
     ("host/", ALL_BOXES),
     ("examples/", ["examples/", "include/gshmem/*", "include/gshmem/compat/"]),
-    ("perftest/", ["perftest/", "include/gshmem/*", "include/gshmem/compat/"]),
+    # The queue protocol is measured with queues of each kind.
+    ("perftest/", ["perftest/", "include/gshmem/*", "include/gshmem/compat/", "include/gshmem/abi/queue_shape.h"]),
     ("tests/", ["tests/", "examples/", "perftest/", *ALL_BOXES]),
 ]
 

@@ -9,7 +9,7 @@ if(GSHMEM_TESTS_OF_ONE_THREAD)
 endif()
 
 # They are found as by an installed gshmem: in the lib folder beside the program's bin.
-gshmem_nic_test(mlx5_soft_test mlx5_soft_test.cpp mlx5_pe.cpp LIBS gshmem_nic_open ${mlx5_libs})
+gshmem_nic_test(mlx5_soft_test mlx5_soft_test.cpp mlx5_dynamic_test.cpp mlx5_pe.cpp LIBS gshmem_nic_open ${mlx5_libs})
 add_dependencies(mlx5_soft_test gshnic_ibverbs gshnic_mlx5)
 set(unversioned_folder ${CMAKE_BINARY_DIR}/lib/unversioned)
 target_compile_definitions(mlx5_soft_test PRIVATE GSHNIC_FOLDER="${CMAKE_BINARY_DIR}/lib/gshnic"

@@ -108,6 +108,32 @@ TEST_CASE("missing_capabilities_are_listed") {
                       "compare-and-swap, masked fetch-and-add, work queue entries of 256 bytes"));
 }
 
+TEST_CASE("a_card_without_dynamic_connections_is_an_error_that_names_the_way_out") {
+  const auto text = [](bool dynamic, std::uint8_t sizes) {
+    fake_verbs_reset();
+    fake_verbs().dynamic = dynamic;
+    fake_verbs().atomic_sizes_dynamic = sizes;
+    Setup setup(config_with({{"GSHMEM_CONNECT", "dc"}}));
+    return error_of([&] { (void)setup.open(); });
+  };
+  CHECK(text(true, 0xc).empty());
+  CHECK_THAT(
+      text(false, 0xc),
+      Catch::Contains("GSHMEM_CONNECT=dc: mlx5_7 lacks dynamic connections (capability dct); "
+                      "use GSHMEM_CONNECT=init or use, or choose another device"));
+  CHECK_THAT(text(true, 0x8), Catch::Contains("mlx5_7 lacks atomics of 4 bytes over them"));
+  CHECK_THAT(text(true, 0x4), Catch::Contains("mlx5_7 lacks atomics of 8 bytes over them"));
+}
+
+TEST_CASE("a_library_without_calls_for_dynamic_connections_is_an_error") {
+  fake_verbs_reset();
+  fake_verbs().dynamic = true;
+  fake_verbs().atomic_sizes_dynamic = 0xc;
+  Setup setup(config_with({{"GSHMEM_CONNECT", "dc"}}));
+  CHECK_THAT(error_of([&] { (void)setup.open()->make_target(1); }),
+             Catch::Contains("lacks calls for dynamic connections; use GSHMEM_CONNECT=init"));
+}
+
 TEST_CASE("missing_partition_is_an_error") {
   fake_verbs_reset();
   Setup setup(config_with({{"GSHMEM_IB_PKEY_INDEX", "5"}}));

@@ -55,7 +55,9 @@ class Noting final : public Nic {
   };
   const char* name() const noexcept override { return "noting"; }
   std::string describe() const override { return name(); }
-  Limits limits() const override { return {abi::kNicReadsRecord, 1 << 20, true, true, true}; }
+  Limits limits() const override {
+    return {abi::kNicReadsRecord, 1 << 20, true, true, true, port_ != "d16"};
+  }
   std::string port() const override { return port_; }
   std::unique_ptr<Nic> open_port(const std::string& port) override {
     require(port != "d13", GSHMEMX_ERROR_NIC, "no permission on d13");
@@ -108,6 +110,15 @@ class Noting final : public Nic {
     mine.remote_key = remote_key;
     std::memcpy(&mine.end, info.data(), sizeof mine.end);
   }
+  ConnectInfo make_target(std::uint64_t key) override {
+    expect(queues.empty(), "the target is there before the queues");
+    key_ = key;
+    return {static_cast<std::uint8_t>(pe_)};
+  }
+  abi::AddressVector vector_to(int pe, const ConnectInfo& target) override {
+    expect(target[0] == pe, "it is the target of that PE");
+    return {{key_, static_cast<std::uint64_t>(pe)}};
+  }
   void start() override {}
   void stop() noexcept override {}
 
@@ -142,6 +153,7 @@ class Noting final : public Nic {
   std::vector<const Noting*>& all_;
   std::vector<std::pair<const char*, const char*>> parts_;
   std::size_t doorbells_ = 0;
+  std::uint64_t key_ = 0;
 };
 
 /// Memory of this process, and of one PE.
@@ -176,6 +188,13 @@ class Memory {
       for (const Piece& piece : *pieces)
         if (piece.data.get() == begin) return piece.bytes;
     return 0;
+  }
+  /// Returns the bytes of all allocations.
+  [[nodiscard]] std::size_t total() const {
+    std::size_t sum = 0;
+    for (const auto* const pieces : {&shared_, &device_})
+      for (const Piece& piece : *pieces) sum += piece.bytes;
+    return sum;
   }
   std::size_t completions = 0;  ///< uploads that mark a queue as ready
 

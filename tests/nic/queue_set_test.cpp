@@ -106,6 +106,96 @@ void expect_whole(const abi::NicView& view) {
   }
 }
 
+TEST_CASE("initiators_have_a_view_to_each_pe_and_one_cursor") {
+  constexpr int kPes = 3;
+  const Job job = Job::one_host_each(kPes);
+  auto boots = bootstrap::create_threads(kPes, 60);
+  std::vector<std::uint64_t> keys(kPes);
+  CHECK(test::run_threads(kPes, [&](int rank) {
+          const auto me = static_cast<std::size_t>(rank);
+          Connected pe(job, std::move(boots[me]), ConnectChoice::kDc);
+          const abi::NicView& view = pe.queues().view();
+          expect(pe.count() == 3, "two of the default context, and one of the other one");
+          expect(view.count == 2 && view.per_pe == 2 && view.first_use == nullptr,
+                 "two initiators");
+          expect((view.traits & abi::QueueTraits::kDynamic) != 0, "device code knows them");
+          expect(view.block_mask == abi::NicView::kNoShortWay, "the short way does not");
+          for (std::uint32_t i = 0; i < kPes * view.per_pe; ++i) {
+            const abi::QueueView& queue = view.queues[i];
+            const std::uint32_t to = i / view.per_pe, nth = i % view.per_pe;
+            expect(queue.index == nth && queue.cursor == view.cursors + nth, "it is the nth one");
+            expect(queue.entries == view.queues[nth].entries, "and has its memory");
+            expect(queue.number == nth + 1 && queue.pe == to, "its number, and its PE");
+            if (queue.pe != rank)
+              expect(queue.remote_key.get() == Noting::key_of(queue.pe, "d0"), "keys of the PE");
+          }
+          for (std::uint64_t to = 0; to < kPes; ++to)
+            expect(to == me || view.vectors[to].words[1] == to, "the vector of the PE");
+          keys[me] = view.vectors[rank == 0 ? 1 : 0].words[0];
+          expect(pe.context.count == 1 && pe.context.vectors == view.vectors, "of a context, too");
+          expect(pe.context.queues[0].number == 3, "with an initiator of its own");
+        }) == "");
+  CHECK(keys == std::vector<std::uint64_t>(kPes, keys[0]));
+}
+
+/// All PEs of a large job do what this one does.
+class Alike final : public Collectives {
+ public:
+  explicit Alike(int size) : size_(size) {}
+  [[nodiscard]] int rank() const noexcept override { return 0; }
+  [[nodiscard]] int size() const noexcept override { return size_; }
+  void allgather(const void* send, void* recv, std::size_t bytes) override {
+    if (bytes == 0) return;  // memcpy takes no null pointers
+    for (int pe = 0; pe < size_; ++pe)
+      std::memcpy(static_cast<char*>(recv) + static_cast<std::size_t>(pe) * bytes, send, bytes);
+  }
+
+ private:
+  int size_;
+};
+
+TEST_CASE("each_more_pe_takes_a_view_of_each_initiator_and_a_vector") {
+  const auto bytes_of = [](int pes) {
+    Lonely pe;
+    pe.config.qps_per_pe = 0;
+    pe.config.qp_depth = 1024;
+    pe.config.connect = ConnectChoice::kDc;
+    Alike boot(pes);
+    const QueueSet queues(pe.rails, {pe.config, boot, pe.memory.source(), {}, {0}});
+    CHECK(pe.nics.front()->queues.size() == 16);
+    return pe.memory.total();
+  };
+  const std::size_t few = bytes_of(64), many = bytes_of(1024);
+  CHECK(many - few == (1024 - 64) * (16 * sizeof(abi::QueueView) + sizeof(abi::AddressVector)));
+}
+
+TEST_CASE("dynamic_connections_that_cannot_be_are_errors_at_init") {
+  const auto text = [](std::vector<std::string> ports, const std::function<void(Config&)>& change) {
+    std::vector<const Noting*> nics;
+    NicList list;
+    for (std::string& port : ports) list.push_back(std::make_unique<Noting>(0, port, nics));
+    const Rails rails(std::move(list));
+    Config config;
+    config.connect = ConnectChoice::kDc;
+    change(config);
+    try {
+      require_dynamic(config, rails);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  CHECK(text({"d0"}, [](Config&) {}).empty());
+  CHECK(text({"d16"}, [](Config&) {}) ==
+        "GSHMEM_CONNECT=dc: noting has no dynamic connections; use GSHMEM_NIC=mlx5, or "
+        "GSHMEM_CONNECT=init");
+  CHECK_THAT(text({"d0", "d1"}, [](Config&) {}), Catch::Contains("use GSHMEM_NICS_PER_PE=1"));
+  CHECK_THAT(text({"d0"}, [](Config& c) { c.ib_relaxed_ordering = true; }),
+             Catch::Contains("unset GSHMEM_IB_RELAXED_ORDERING"));
+  CHECK_THAT(text({"d0"}, [](Config& c) { c.quiet = QuietChoice::kVisible; }),
+             Catch::Contains("and GSHMEM_QUIET"));
+}
+
 TEST_CASE("contexts_use_the_rails_in_turn_and_continue_after_the_one_before") {
   const auto boots = bootstrap::create_threads(1, 60);
   std::vector<const Noting*> all;

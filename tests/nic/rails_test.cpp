@@ -193,10 +193,15 @@ TEST_CASE("a_pe_without_a_port_is_named_on_all_pes") {
 }
 
 TEST_CASE("queues_take_rails_in_turn") {
-  CHECK(default_queues(1, 3) == QueueRails{0, 0, 0});
-  CHECK(default_queues(2, 4) == QueueRails{0, 1, 0, 1});
-  CHECK(default_queues(2, 3) == QueueRails{0, 1, 0, 1});
-  CHECK(default_queues(3, 1) == QueueRails{0, 1, 2});
+  const auto wanting = [](int queues) {
+    Config config;
+    config.qps_per_pe = queues;
+    return config;
+  };
+  CHECK(default_queues(1, wanting(3)) == QueueRails{0, 0, 0});
+  CHECK(default_queues(2, wanting(4)) == QueueRails{0, 1, 0, 1});
+  CHECK(default_queues(2, wanting(3)) == QueueRails{0, 1, 0, 1});
+  CHECK(default_queues(3, wanting(1)) == QueueRails{0, 1, 2});
   for (int nth = 0; nth < 3; ++nth) CHECK(context_queues(1, nth) == QueueRails{0});
   CHECK(context_queues(3, 0) == QueueRails{0});
   CHECK(context_queues(3, 1) == QueueRails{0, 1});

@@ -177,7 +177,9 @@ struct PostToOwnQueues {
       const Context by = ctx.on(handles.handle[k]);
       by.p(words + k, static_cast<std::uint64_t>(k + 1), pe);
       by.quiet();  // it posts a READ if PEs use several NICs
-      const unsigned own = by.state().nic.flags & abi::kNicFlush ? 2 : 1;
+      // With an address vector it takes two entries.
+      const abi::NicView& nic = by.state().nic;
+      const unsigned own = (nic.vectors ? 2 : 1) + (nic.flags & abi::kNicFlush ? 1 : 0);
       for (int j = 0; j < handles.count; ++j) {
         const std::uint64_t after = posted(ctx.on(handles.handle[j]).state(), pe);
         SPMD_EQ(log, after - before[j], j == k ? own : 0u, static_cast<std::uint64_t>(k + 1));

@@ -24,7 +24,8 @@ struct MoveInKernel {
     std::uint64_t sum = 0;
     for (std::uint32_t i = 0; i < state.nic.per_pe; ++i) {
       const std::uint32_t at = static_cast<std::uint32_t>(pe) * state.nic.per_pe + i;
-      sum += device::PublishedWord::end(device::load_acquire_gpu(&state.nic.cursors[at].ready));
+      const device::Queue queue(state.nic.queues + at);
+      sum += device::PublishedWord::end(device::load_acquire_gpu(&queue.cursor()->ready));
     }
     return sum;
   }
@@ -34,7 +35,9 @@ struct MoveInKernel {
     const int next = (ctx.my_pe() + 1) % ctx.n_pes();
     const std::uint64_t before = entries ? posted(ctx.state(), next) : 0;
     ctx.put_nbi(Thread{}, heap, local, kBytes, next);
-    if (entries) SPMD_EQ(log, posted(ctx.state(), next) - before, entries);
+    // With an address vector an entry takes two.
+    const std::uint64_t each = ctx.state().nic.vectors ? 2 : 1;
+    if (entries) SPMD_EQ(log, posted(ctx.state(), next) - before, entries * each);
     ctx.quiet();
     ctx.get(Thread{}, local + kBytes, heap + kBytes, kBytes, next);
     ctx.put_signal(Thread{}, heap + 2 * kBytes, local, kBytes, {signal, 1, Signal::kAdd}, next);

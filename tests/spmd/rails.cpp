@@ -33,7 +33,8 @@ struct CountEntries {
     const abi::NicView& nic = by.state().nic;
     for (std::uint32_t i = 0; i < nic.per_pe; ++i) {
       const std::uint32_t at = static_cast<std::uint32_t>(pe) * nic.per_pe + i;
-      const std::uint64_t ready = device::load_acquire_gpu(&nic.cursors[at].ready);
+      const device::Queue queue(nic.queues + at);
+      const std::uint64_t ready = device::load_acquire_gpu(&queue.cursor()->ready);
       by_rail[i % nic.rails] += device::PublishedWord::end(ready);
     }
     by_rail[kMost] = nic.rails;

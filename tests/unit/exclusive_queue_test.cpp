@@ -1,4 +1,5 @@
 // Tests a queue of one thread whose NIC consumes nothing, on a PE that is stopped.
+#include <gshmem/abi/queue_shape.h>
 #include <gshmem/device/network/network_path.h>
 
 #include "tests/unit/no_launch.h"
@@ -34,8 +35,8 @@ class StoppedPe {
     state_.nic.count = state_.nic.per_pe = 1;
     state_.nic.map = abi::QueueMap::kPe;
     state_.nic.max_message = 4096;
-    state_.nic.traits = abi::QueueTraits::of(
-        {.depth = kDepth, .batch = kDepth / 4, .kind = abi::QueueKind::kExclusive});
+    state_.nic.traits =
+        abi::traits_of({.depth = kDepth, .batch = kDepth / 4, .kind = abi::QueueKind::kExclusive});
     view_.number = 1;  // connected
     control_.stop = 1;
   }

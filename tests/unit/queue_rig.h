@@ -2,6 +2,7 @@
 // code alone, in one thread.
 #pragma once
 
+#include <gshmem/abi/queue_shape.h>
 #include <gshmem/device/api/api_context.h>
 
 #include <cstring>
@@ -45,7 +46,7 @@ class QueueRig {
     state_.nic.count = state_.nic.per_pe = state_.nic.rails = 1;
     state_.nic.map = abi::QueueMap::kPe;
     state_.nic.max_message = 1 << 20;
-    state_.nic.traits = abi::QueueTraits::of({.depth = kDepth, .batch = kDepth / 4});
+    state_.nic.traits = abi::traits_of({.depth = kDepth, .batch = kDepth / 4});
   }
 
   static constexpr std::size_t kHeapBytes = 16384;

@@ -1,5 +1,6 @@
 // Tests which queues the threads of a group wait for when they call quiet together, while another
 // thread uses a queue for the first time.
+#include <gshmem/abi/queue_shape.h>
 #include <gshmem/device/network/network_path.h>
 
 #include <catch2/catch.hpp>
@@ -37,7 +38,7 @@ class QueuesThatHang {
     state_.nic.used = &used_;
     state_.nic.count = state_.nic.per_pe = kQueues;
     state_.nic.rails = 1;
-    state_.nic.traits = abi::QueueTraits::of({.depth = 64, .batch = 16});
+    state_.nic.traits = abi::traits_of({.depth = 64, .batch = 16});
   }
   void use(std::size_t queue) { used_ |= 1u << queue; }
   void post_to(std::size_t queue) {

@@ -3,6 +3,7 @@
 // "Work queue elements" and "Completion queue entry"; <infiniband/mlx5dv.h>; rdma-core
 // providers/mlx5/wqe.h for the masked atomics). Nothing here is computed by the structures of
 // include/gshmem/abi/mlx5.h.
+#include <gshmem/abi/queue_shape.h>
 #include <gshmem/device/network/post.h>
 
 #include <catch2/catch.hpp>
@@ -283,6 +284,81 @@ TEST_CASE("a_signal_after_a_payload_is_a_second_wqe") {
   }
 }
 
+/// The address vector of a PE (PRM, "address vector", and struct mlx5_wqe_av): the key of dynamic
+/// connections, the long form and the number of the target, rate and service level, path bits, LID,
+/// reserved bytes, MAC address, traffic class, hop limit, flags with GID index and flow label, GID.
+const Bytes kVector = {0xc0, 0xc1, 0xc2, 0xc3, 0xc4, 0xc5, 0xc6, 0xc7, 0x80, 0xd1, 0xd2, 0xd3,
+                       0x03, 0,    0x0e, 0x0f, 0,    0,    0,    0,    0xa0, 0xa1, 0xa2, 0xa3,
+                       0xa4, 0xa5, 0x6a, 0xff, 0x40, 0x30, 0,    0,    0xfe, 0x80, 0,    0,
+                       0,    0,    0,    0,    0xb8, 0xb9, 0xba, 0xbb, 0xbc, 0xbd, 0xbe, 0xbf};
+
+/// Returns the bytes of an image that an initiator posts.
+Bytes addressed(WqeImage& image) {
+  abi::AddressVector vector;
+  static_assert(sizeof(vector) == 48);
+  std::memcpy(&vector, kVector.data(), sizeof(vector));
+  address_image(image, reinterpret_cast<const Word16*>(&vector));
+  return in_queue(image);
+}
+
+TEST_CASE("entries_of_an_initiator_have_the_vector_after_their_control_unit") {
+  WqeImage image = used_image();
+  image_transfer(image, Opcode::kRdmaRead, kThere, kHere, 100);
+  CHECK(addressed(image) == join({control(0, 0x10, 6), kVector, kRemote, local(100)}));
+  CHECK(image.entries() == 2);
+
+  image = used_image();
+  std::uint32_t* const payload = image_inline(image, kThere, kAddressedInlineBytes);
+  std::memset(payload, 0x77, kAddressedInlineBytes);
+  const Bytes header = {0x80, 0, 0, static_cast<std::uint8_t>(kAddressedInlineBytes)};
+  CHECK(addressed(image) ==
+        join({control(0, 0x08, 16), kVector, kRemote, header, Bytes(kAddressedInlineBytes, 0x77)}));
+  CHECK(image.entries() == 4);
+
+  image = used_image();
+  image_amo(image, 0, {AmoOp::kCompareSwap, 4, 0x45464748, 0x55565758}, kThere, kHere);
+  CHECK(addressed(image) ==
+        join({control(8, 0x14, 7), kVector, kRemote, kOperand4, kCond4, kOnes4, kOnes4, local(4)}));
+}
+
+TEST_CASE("an_initiators_signal_after_a_payload_takes_four_entries") {
+  const Bytes gap(32, 0xa5);
+  for (const AmoOp op : {AmoOp::kSet, AmoOp::kAdd}) {
+    WqeImage image = used_image();
+    image_transfer(image, Opcode::kRdmaWrite, kThere, kHere, 100);
+    image_amo(image, 4, {op, 8, kOperand, 0}, kThere, kHere);
+    const bool set = op == AmoOp::kSet;
+    Bytes second = set ? control(9, 0x14, 8) : control(0, 0x12, 7);
+    second[2] = 0x36;  // two entries later
+    const Bytes operands =
+        set ? join({kOperand8, kZeros8, kOnes8, kZeros8}) : join({kOperand8, kZeros8});
+    Bytes made = addressed(image);
+    CHECK(image.entries() == 4);
+    CHECK(image.last() == 2);
+    REQUIRE(made.size() == (set ? 256 : 240));
+    std::memcpy(&made[6 * 16], gap.data(), gap.size());  // nobody reads it
+    CHECK(made == join({control(0, 0x08, 6, 0), kVector, kRemote, local(100), gap, second, kVector,
+                        kRemote, operands, local(8)}));
+  }
+}
+
+TEST_CASE("a_nop_and_a_dump_of_an_initiator_have_no_vector") {
+  WqeImage image = used_image();
+  image.put(0, control_unit({Opcode::kNop, 0, 1, 0}));
+  image.units = 1;
+  CHECK(addressed(image) == control(0, 0, 1));
+
+  image = used_image();
+  image_transfer(image, Opcode::kRdmaRead, kThere, kHere, 100);
+  image_dump(image, 4, kHere, 4);
+  Bytes made = addressed(image), dump = control(0, 0x23, 2, 0x88);
+  dump[2] = 0x36;
+  REQUIRE(made.size() == 10 * 16);
+  CHECK(Bytes(made.begin(), made.begin() + 6 * 16) ==
+        join({control(0, 0x10, 6, 0), kVector, kRemote, local(100)}));
+  CHECK(Bytes(made.begin() + 8 * 16, made.end()) == join({dump, local(4)}));
+}
+
 TEST_CASE("old_values_have_the_byte_order_of_this_machine") {
   CHECK(fetched_value(0x44434241, 4, 0) == 0x41424344);
   CHECK(fetched_value(0x44434241, 4, abi::kNicFetchedBig) == 0x41424344);
@@ -318,7 +394,7 @@ struct Completed {
     view.number = kNumber;
     view.pe = 3;
     state.control = &control;
-    state.nic.traits = abi::QueueTraits::of({.depth = 0x4000, .batch = 16});
+    state.nic.traits = abi::traits_of({.depth = 0x4000, .batch = 16});
     state.fault_policy = abi::FaultPolicy::kReport;
     set(0, 15);
   }
@@ -393,6 +469,32 @@ TEST_CASE("error_completion_is_a_fault_that_names_the_operation") {
     CHECK(fault.syndrome == syndrome);
     CHECK(queue.cursor.done == 0);
   }
+}
+
+TEST_CASE("an_initiators_error_names_the_pe_of_the_entry") {
+  // Targets of two cards may have one number; then their LIDs or their GIDs differ.
+  abi::AddressVector vectors[4] = {
+      {{1, 0x10, 0, 0, 9, 9}}, {{1, 0x11, 0, 0, 9, 8}}, {{1, 0x10, 0, 0, 9, 8}}, {}};
+  std::vector<Word16> entries(64 * 4);
+  Completed queue;
+  queue.view.entries = reinterpret_cast<char*>(entries.data());
+  queue.state.nic.traits = abi::traits_of({.depth = 64, .dynamic = true});
+  queue.state.nic.vectors = vectors;
+  queue.state.n_pes = 3;
+  queue.cursor.reserved = 0x7c;
+  queue.cursor.ready = abi::PublishedWord::make(0x7c, 2);
+  queue.set(0x7a, 13);
+  queue.entry[55] = 0x13, queue.entry[56] = 0x08;
+  const auto pe_with = [&](const abi::AddressVector& vector) {
+    std::memcpy(&entries[0x3a * 4 + 1], &vector, sizeof(vector));
+    queue.control.fault = {};
+    queue.control.stop = 0;
+    CHECK_FALSE(queue_quiet(queue.state, Queue(&queue.view), "quiet"));
+    CHECK(queue.control.fault.wqe_index == 0x7a);
+    return queue.control.fault.pe;
+  };
+  for (int pe = 0; pe < 3; ++pe) CHECK(pe_with(vectors[pe]) == pe);
+  CHECK(pe_with(abi::AddressVector{{1, 0x12, 0, 0, 9, 9}}) == -1);
 }
 
 TEST_CASE("first_error_of_a_queue_is_reported_by_all_that_see_a_flushed_entry") {

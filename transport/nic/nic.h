@@ -100,6 +100,8 @@ class Nic {
     bool coherent_atomics = false;
     /// Queues can be created, one by one, while kernels run; then next_doorbell is implemented.
     bool first_use = false;
+    /// Dynamic connections are possible: make_target and vector_to are implemented.
+    bool dynamic = false;
   };
   /// Returns the limits of queues, which may depend on the memory last passed to use_queue_memory.
   [[nodiscard]] virtual Limits limits() const = 0;
@@ -155,6 +157,18 @@ class Nic {
   [[nodiscard]] virtual ConnectInfo connect_info(int queue) = 0;
   /// `remote_key` is the result of the peer's register_memory.
   virtual void connect(int queue, int pe, const ConnectInfo& peer, std::uint32_t remote_key) = 0;
+  // Dynamic connections. A PE makes its target before its queues, which are initiators then: they
+  // are ready when they are created, and reach every PE by an address vector in each entry.
+  /// Makes the target of this PE, which takes whoever knows the key of the job. The result is for
+  /// vector_to of the other PEs.
+  [[nodiscard]] virtual ConnectInfo make_target([[maybe_unused]] std::uint64_t key) {
+    throw Error(GSHMEMX_ERROR_NOT_SUPPORTED, std::string(name()) + " has no dynamic connections");
+  }
+  /// Returns the vector to the target of PE `pe`.
+  [[nodiscard]] virtual abi::AddressVector vector_to([[maybe_unused]] int pe,
+                                                     const ConnectInfo& /*target*/) {
+    throw Error(GSHMEMX_ERROR_NOT_SUPPORTED, std::string(name()) + " has no dynamic connections");
+  }
   /// All queues of all PEs that were created since the last start are connected: entries may be
   /// posted.
   virtual void start() = 0;

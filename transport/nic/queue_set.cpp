@@ -4,6 +4,7 @@
 
 #include "host/base/collectives.h"
 #include "host/base/log.h"
+#include "host/base/random.h"
 
 #include <algorithm>
 #include <bit>
@@ -53,6 +54,21 @@ class Places {
 
 }  // namespace
 
+void require_dynamic(const Config& config, const Rails& rails) {
+  const auto need = [](bool good, const std::string& why) {
+    require(good, GSHMEMX_ERROR_CONFIG, "GSHMEM_CONNECT=dc: " + why);
+  };
+  need(rails.limits().dynamic, std::string(rails.name()) +
+                                   " has no dynamic connections; use GSHMEM_NIC=mlx5, or "
+                                   "GSHMEM_CONNECT=init");
+  need(rails.count() == 1, strprintf("a PE has one NIC, and here it has %d; use "
+                                     "GSHMEM_NICS_PER_PE=1, or GSHMEM_CONNECT=init",
+                                     rails.count()));
+  need(!config.ib_relaxed_ordering && config.quiet != QuietChoice::kVisible,
+       "no quiet waits until all PEs that map the data see it; unset GSHMEM_IB_RELAXED_ORDERING "
+       "and GSHMEM_QUIET, or use GSHMEM_CONNECT=init");
+}
+
 QueueSet::QueueSet(Rails& rails, const QueueSetOptions& options)
     : rails_(rails),
       config_(options.config),
@@ -65,9 +81,12 @@ QueueSet::QueueSet(Rails& rails, const QueueSetOptions& options)
       depth_(std::bit_ceil(static_cast<std::uint32_t>(options.config.qp_depth))),
       memory_(choose_memory()),
       keys_(rails),
-      on_first_use_(options.config.connect == ConnectChoice::kUse && rails_.limits().first_use) {
+      on_first_use_(options.config.connect == ConnectChoice::kUse && rails_.limits().first_use),
+      dynamic_(options.config.connect == ConnectChoice::kDc) {
+  if (dynamic_) require_dynamic(config_, rails_);
   keys_.register_heap(heap_, peers_, options.only_atomics);
-  make_batches({default_queues(rails_.count(), options.config.qps_per_pe)});
+  if (dynamic_) make_targets(options.boot);
+  make_batches({default_queues(rails_.count(), options.config)});
   keys_.exchange(options.boot);
   exchange(options.boot);
   if (on_first_use_) {
@@ -81,8 +100,23 @@ QueueSet::QueueSet(Rails& rails, const QueueSetOptions& options)
   rails_.start();
   options.boot.barrier();
   rails_.all_started();
-  cursors_ = make_cursors(n_pes_ * batches_.at(0).rails.size());
+  cursors_ = make_cursors((dynamic_ ? 1 : n_pes_) * batches_.at(0).rails.size());
   publish_default();
+}
+
+/// Makes the target of this PE, whose key PE 0 has chosen, and the vectors to those of all PEs.
+void QueueSet::make_targets(Collectives& boot) {
+  Nic& nic = rails_[0];
+  const std::uint64_t key = allgather(boot, random_bits<std::uint64_t>()).front();
+  const std::vector<ConnectInfo> targets = allgather(boot, nic.make_target(key));
+  std::vector<abi::AddressVector> vectors(n_pes_);
+  for (const int pe : peers_) {
+    const auto at = static_cast<std::size_t>(pe);
+    vectors[at] = nic.vector_to(pe, targets[at]);
+  }
+  void* const here = source_.device(n_pes_ * sizeof(vectors[0]));
+  source_.upload(here, vectors.data(), n_pes_ * sizeof(vectors[0]));
+  vectors_ = static_cast<const abi::AddressVector*>(here);
 }
 
 void QueueSet::publish_default() {
@@ -91,7 +125,7 @@ void QueueSet::publish_default() {
   view_ = publish(batch, views_of(batch, 0, batch.rails.size()), cursors_);
   view_.rails = static_cast<std::uint32_t>(rails_.count());
   view_.map = config_.qp_map;
-  view_.choose_way();
+  abi::choose_way(view_);
   if (used != nullptr) view_.used = used;  // the first entry of a queue is noted only once
 }
 
@@ -103,8 +137,8 @@ std::vector<std::uint32_t> QueueSet::one_by_each_nic() const {
   for (std::size_t i = 0; i < batch.queues.size(); ++i) {
     const Queue& queue = batch.queues[i];
     if (queue.own.number < 0 || !seen.insert(queue.own.nic).second) continue;
-    found.push_back(
-        static_cast<std::uint32_t>(static_cast<std::size_t>(queue.pe) * per_pe + i % per_pe));
+    const std::size_t pe = dynamic_ ? 0 : static_cast<std::size_t>(queue.pe);
+    found.push_back(static_cast<std::uint32_t>(pe * per_pe + i % per_pe));
   }
   return found;
 }
@@ -238,7 +272,11 @@ QueueSet::Batch QueueSet::lay_out(std::vector<QueueRails> contexts) const {
   }
   batch.contexts = std::move(contexts);
   std::size_t answering = 0;
-  for (const int pe : peers_) {
+  if (dynamic_ && !peers_.empty()) {
+    for (const int rail : batch.rails)
+      batch.queues.push_back(Queue{-1, rail, {&rails_[rail], {}}, {}});
+  }
+  for (const int pe : dynamic_ ? std::vector<int>{} : peers_) {
     for (const int rail : batch.rails) {
       Queue& queue = batch.queues.emplace_back(Queue{pe, rail, {&rails_.to(pe, rail), {}}, {}});
       if (!is_answered_apart(pe, rail)) continue;
@@ -330,7 +368,7 @@ QueueSet::QueueInfos QueueSet::infos_of(std::span<const Queue> queues) const {
 /// Every PE sends each peer the information about its queues to that peer. If connections go one
 /// way, the requesting end of one PE is connected to the answering end of the other.
 void QueueSet::exchange(Collectives& boot) {
-  if (on_first_use_) return;
+  if (on_first_use_ || dynamic_) return;
   Batch& batch = batches_.at(first_new_);
   const std::size_t per_pe = batch.rails.size(), ends = rails_.any_one_way() ? 2 : 1;
   std::vector<ConnectInfo> mine(n_pes_ * per_pe * ends), theirs(mine.size());
@@ -366,6 +404,7 @@ void QueueSet::connect(std::span<const Queue> queues, const QueueInfos& theirs) 
 }
 
 void QueueSet::connect_all(Batch& batch) {
+  if (dynamic_) return;
   for (std::size_t peer = 0; peer < peers_.size(); ++peer) connect(batch.to(peer), theirs_[peer]);
 }
 
@@ -421,8 +460,8 @@ void QueueSet::make_agent_words(Batch& batch) {
   }
 }
 
-/// Returns the view of queue `i` of the batch, without its number within its context.
-abi::QueueView QueueSet::view_of(const Batch& batch, std::size_t i) const {
+/// Returns the view of queue `i` of the batch to PE `pe`, without its number within its context.
+abi::QueueView QueueSet::view_of(const Batch& batch, std::size_t i, int pe) const {
   const Queue& queue = batch.queues[i];
   const End& end = queue.own;
   const QueuePlace& place = end.place;
@@ -435,10 +474,10 @@ abi::QueueView QueueSet::view_of(const Batch& batch, std::size_t i) const {
                                                        abi::kCompletionWordOffset);
   view.number = end.created.number;
   view.local_key = abi::Be32(keys_.local(*end.nic));
-  const MemoryKeys::Remote keys = keys_.remote(queue.pe, queue.rail);
+  const MemoryKeys::Remote keys = keys_.remote(pe, queue.rail);
   view.remote_key = abi::Be32(keys.payload);
   view.atomic_key = abi::Be32(keys.atomic);
-  view.pe = static_cast<std::uint16_t>(queue.pe);
+  view.pe = static_cast<std::uint16_t>(pe);
   view.nic = keys_.number(*end.nic);
   view.rail = static_cast<std::uint8_t>(queue.rail);
   return view;
@@ -460,11 +499,12 @@ abi::QueueCursor* QueueSet::make_cursors(std::size_t count) {
 /// Publishes the queues of a context, `views.size() / n_pes` to each PE, for device code.
 abi::NicView QueueSet::publish(const Batch& batch, const std::vector<abi::QueueView>& views,
                                abi::QueueCursor* cursors) {
-  const std::size_t total = views.size();
+  const std::size_t total = views.size(), per_pe = total / n_pes_;
+  const std::size_t queues = dynamic_ ? per_pe : total;
   std::vector<abi::QueueView> indexed = views;
   for (std::size_t i = 0; i < total; ++i) {
-    indexed[i].index = static_cast<std::uint32_t>(i);
-    indexed[i].cursor = &cursors[i];
+    indexed[i].index = static_cast<std::uint32_t>(i % queues);
+    indexed[i].cursor = &cursors[i % queues];
   }
   const Nic::Limits limits = rails_.limits();
   void* device_views = source_.device(total * sizeof(abi::QueueView));
@@ -472,33 +512,37 @@ abi::NicView QueueSet::publish(const Batch& batch, const std::vector<abi::QueueV
   abi::NicView view;
   view.queues = static_cast<const abi::QueueView*>(device_views);
   view.cursors = cursors;
-  view.used = static_cast<std::uint32_t*>(source_.device((total + 31) / 32 * 4));
+  view.used = static_cast<std::uint32_t*>(source_.device((queues + 31) / 32 * 4));
   view.first_use = batch.first_use;
-  view.per_pe = static_cast<std::uint32_t>(total / n_pes_);
-  view.count = static_cast<std::uint32_t>(total);
+  view.per_pe = static_cast<std::uint32_t>(per_pe);
+  view.count = static_cast<std::uint32_t>(queues);
+  view.vectors = vectors_;
   // Writes that PCIe may reorder are not ordered before those after a fence until they are in
   // memory.
   const bool visible =
       rails_.count() > 1 || config_.ib_relaxed_ordering || config_.quiet == QuietChoice::kVisible;
   view.flags = limits.flags | flags_ | (visible ? abi::kNicFlush : 0u);
   view.max_message = limits.max_message;
-  view.traits = abi::QueueTraits::of({.depth = depth_,
-                                      .batch = abi::batch_of(depth_),
-                                      .memory = memory_,
-                                      .bell = bell(limits),
-                                      .heap_end = std::bit_ceil(heap_.bytes),
-                                      .on_gpu = heap_.kind == MemoryKind::kGpu});
+  view.traits = abi::traits_of({.depth = depth_,
+                                .batch = abi::batch_of(depth_),
+                                .memory = memory_,
+                                .bell = bell(limits),
+                                .heap_end = std::bit_ceil(heap_.bytes),
+                                .dynamic = dynamic_,
+                                .on_gpu = heap_.kind == MemoryKind::kGpu});
   return view;
 }
 
 std::vector<abi::QueueView> QueueSet::views_of(const Batch& batch, std::size_t nth,
                                                std::size_t count) const {
   std::vector<abi::QueueView> views(n_pes_ * count);
-  for (std::size_t peer = 0; peer < peers_.size(); ++peer) {
-    const auto pe = static_cast<std::size_t>(peers_[peer]);
-    for (std::size_t i = 0; i < count; ++i) {
-      views[pe * count + i] = view_of(batch, peer * batch.rails.size() + nth + i);
-    }
+  // All PEs have views of initiators: the first ones are those by which a quiet finds its queues.
+  const bool all = dynamic_ && !peers_.empty();
+  for (std::size_t at = 0; at < (all ? n_pes_ : peers_.size()); ++at) {
+    const std::size_t pe = dynamic_ ? at : static_cast<std::size_t>(peers_[at]);
+    const std::size_t first = dynamic_ ? 0 : at * batch.rails.size();
+    for (std::size_t i = 0; i < count; ++i)
+      views[pe * count + i] = view_of(batch, first + nth + i, static_cast<int>(pe));
   }
   return views;
 }
@@ -507,7 +551,7 @@ std::vector<abi::QueueView> QueueSet::views_of(const Batch& batch, std::size_t n
 ContextQueues QueueSet::publish_context(const Batch& batch, std::size_t nth, std::size_t count) {
   const std::vector<abi::QueueView> views = views_of(batch, nth, count);
   ContextQueues queues;
-  abi::QueueCursor* cursors = make_cursors(views.size());
+  abi::QueueCursor* cursors = make_cursors(dynamic_ ? count : views.size());
   queues.shared = publish(batch, views, cursors);
   queues.exclusive = queues.shared;
   queues.exclusive.traits |= abi::QueueTraits::kExclusive;
@@ -518,8 +562,8 @@ ContextQueues QueueSet::publish_context(const Batch& batch, std::size_t nth, std
   queues.exclusive.rails = 1;
   queues.exclusive.flags &= ~static_cast<std::uint32_t>(abi::kNicFlush);
   queues.exclusive.map = abi::QueueMap::kPe;
-  queues.shared.choose_way();
-  queues.exclusive.choose_way();
+  abi::choose_way(queues.shared);
+  abi::choose_way(queues.exclusive);
   return queues;
 }
 

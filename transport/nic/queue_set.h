@@ -5,6 +5,8 @@
 // stay where they are until destruction, which comes after stop().
 #pragma once
 
+#include <gshmem/abi/queue_shape.h>
+
 #include "transport/nic/agent.h"
 #include "transport/nic/memory_keys.h"
 #include "transport/nic/rails.h"
@@ -26,6 +28,10 @@ struct MappedRegisters {
   void* address;
   bool needs_order;
 };
+
+/// Throws GSHMEMX_ERROR_CONFIG if GSHMEM_CONNECT=dc does not go with these rails or with other
+/// variables.
+void require_dynamic(const Config& config, const Rails& rails);
 
 /// Allocates queue memory. It outlives the QueueSet.
 struct MemorySource {
@@ -121,8 +127,8 @@ class QueueSet {
     int number = -1;  ///< the Nic's number for it; none before it is created
     CreatedQueue created{};
   };
-  /// A queue to a peer. `answering` is the end of the peer's connection to this PE, if that is a
-  /// different one.
+  /// A queue to a peer, or an initiator (`pe` is -1). `answering` is the end of the peer's
+  /// connection to this PE, if that is a different one.
   struct Queue {
     int pe;
     int rail;
@@ -134,7 +140,7 @@ class QueueSet {
     std::vector<QueueRails> contexts;
     QueueRails rails;  ///< for each context: the rails of its queues to one peer
     Region memory;
-    std::vector<Queue> queues;  ///< by peer, then in the order of `rails`
+    std::vector<Queue> queues;  ///< by peer, then in the order of `rails`; initiators in that order
     /// Doorbells of `queues`, by the addresses that device code uses.
     std::vector<std::uint64_t*> doorbells;
     abi::FirstUse* first_use = nullptr;  ///< the pointer in the views; null: all are connected
@@ -172,7 +178,8 @@ class QueueSet {
   void make_agent_words(Batch& batch);
   void publish_default();
   void connect_all(Batch& batch);
-  [[nodiscard]] abi::QueueView view_of(const Batch& batch, std::size_t i) const;
+  [[nodiscard]] abi::QueueView view_of(const Batch& batch, std::size_t i, int pe) const;
+  void make_targets(Collectives& boot);
   [[nodiscard]] abi::QueueCursor* make_cursors(std::size_t count);
   /// Returns the views of the queues of a context: those to each peer that begin with the nth.
   [[nodiscard]] std::vector<abi::QueueView> views_of(const Batch& batch, std::size_t nth,
@@ -198,6 +205,7 @@ class QueueSet {
   std::map<const Nic*, int> made_;                 ///< number of queues of all batches
   std::map<const Nic*, const void*> memory_used_;  ///< the slab that was last passed to each Nic
   bool on_first_use_;
+  bool dynamic_;                  ///< queues are initiators, each to all PEs
   std::mutex mutex_;              ///< guards all members below, and calls of the Nics
   int contexts_ = 0;              ///< number of contexts so far; 0 is the default one
   std::map<int, Batch> batches_;  ///< indexed by their first context
@@ -207,7 +215,8 @@ class QueueSet {
   std::map<std::uintptr_t, char*> mapped_;  ///< pages of registers: host address to device address
   bool bells_need_order_ = false;
   std::unique_ptr<Agent> agent_;
-  abi::QueueCursor* cursors_ = nullptr;  ///< cursors of the default context
+  const abi::AddressVector* vectors_ = nullptr;  ///< NicView::vectors
+  abi::QueueCursor* cursors_ = nullptr;          ///< cursors of the default context
   abi::NicView view_;
 };
 

@@ -54,6 +54,7 @@ Nic::Limits Rails::limits() const {
     all.coherent_atomics = all.coherent_atomics && one.coherent_atomics;
     all.registers = all.registers && one.registers;
     all.first_use = all.first_use && one.first_use;
+    all.dynamic = all.dynamic && one.dynamic;
   }
   for (const auto& nic : guests_) {
     all.flags |= nic->limits().flags;
@@ -140,7 +141,8 @@ void Rails::open_host_ports(Collectives& boot, const std::vector<int>& node_of) 
   guests_.clear();
 }
 
-QueueRails default_queues(int rails, int wanted) {
+QueueRails default_queues(int rails, const Config& config) {
+  const int wanted = queues_wanted(config);
   QueueRails queues;
   for (int i = 0; i < (wanted + rails - 1) / rails * rails; ++i) queues.push_back(i % rails);
   return queues;

@@ -66,9 +66,15 @@ class Rails {
 /// the nth queue uses rail n % rails, and atomics use the queues of rail 0.
 using QueueRails = std::vector<int>;
 
-/// Returns the rails of the default context: at least `wanted` queues, the same number on each
-/// rail.
-[[nodiscard]] QueueRails default_queues(int rails, int wanted);
+/// Returns the rails of the default context: at least as many queues as GSHMEM_QPS_PER_PE says, the
+/// same number on each rail.
+[[nodiscard]] QueueRails default_queues(int rails, const Config& config);
+/// Returns GSHMEM_QPS_PER_PE, where 0 means its default. More initiators send while others change
+/// their target.
+[[nodiscard]] inline int queues_wanted(const Config& config) {
+  if (config.qps_per_pe > 0) return config.qps_per_pe;
+  return config.connect == ConnectChoice::kDc ? 16 : 2;
+}
 /// Returns the rails of the nth context or queue handle. It has one queue for transfers, with rails
 /// assigned in turn. If that is not the first rail, it has one more on the first, for atomics.
 [[nodiscard]] QueueRails context_queues(int rails, int nth);

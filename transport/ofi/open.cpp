@@ -1,6 +1,7 @@
 // open_ofi: chooses the provider and the path, on which all PEs agree.
 #include "host/base/random.h"
 #include "host/base/run_phase.h"
+#include "transport/nic/rails.h"
 #include "transport/ofi/close_on_exec.h"
 #include "transport/ofi/environment.h"
 #include "transport/ofi/info_choice.h"
@@ -189,7 +190,7 @@ std::unique_ptr<Nic> open_ofi(const OpenOptions& options) {
       .pe = options.boot.rank(),
       .size = size,
       .job = offers[0].word,
-      .max_queues = static_cast<std::size_t>(size * options.config.qps_per_pe) + kMoreQueues,
+      .max_queues = static_cast<std::size_t>(size * queues_wanted(options.config)) + kMoreQueues,
       .timeout_seconds = options.config.timeout,
       .connect_seconds = connect_seconds(options.config),
       .polling =

@@ -120,6 +120,8 @@ Config config_of(const Config& given) {
   config.ib_timeout = std::min(config.ib_timeout, 14);
   config.ib_retry_count = std::min(config.ib_retry_count, 3);
   config.qps_per_pe = 1;
+  // Its entries are those of connections.
+  if (config.connect == ConnectChoice::kDc) config.connect = ConnectChoice::kInit;
   return config;
 }
 

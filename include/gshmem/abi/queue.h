@@ -9,7 +9,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <type_traits>
 
 namespace gshmem::abi {
 
@@ -52,14 +51,8 @@ struct PublishedWord {
   }
 };
 
-/// The memory of the entries and the doorbell record decides the scope of a writer's release.
-enum class QueueMemory : std::uint32_t { kHost, kGpu };
-/// The granularity in which NICs map GPU memory.
-inline constexpr std::uint64_t kGpuPageBytes = 64 * 1024;
-/// An exclusive queue is used by one thread at a time, without atomics.
-enum class QueueKind : std::uint32_t { kShared, kExclusive };
-
-/// One queue: a reliable connection to one PE.
+/// One queue to one PE: a reliable connection, or an initiator of dynamic connections, which has a
+/// view for each PE.
 struct alignas(64) QueueView {
   // Loaded together: where entries are written.
   char* entries = nullptr;   ///< `depth` entries of 64 bytes
@@ -80,6 +73,10 @@ struct alignas(64) QueueView {
 static_assert(offsetof(QueueView, doorbell) == 16 && offsetof(QueueView, completion) == 32);
 static_assert(sizeof(QueueView) == 64);
 
+/// Where entries of initiators go: what follows their control unit (mlx5_wqe_av, 48 bytes).
+struct alignas(16) AddressVector {
+  std::uint64_t words[6];
+};
 /// The keys of another PE's memory, for one NIC there; as in QueueView.
 struct RemoteKeys {
   Be32 payload, atomic;
@@ -112,43 +109,15 @@ enum NicFlags : std::uint32_t {
   kNicInboundTrails = 16,
 };
 
-/// How device code rings a queue's doorbell.
-enum class Bell : std::uint32_t {
-  kWord,           ///< a word in memory, of which only the newest value matters
-  kRecordWord,     ///< such a word; the doorbell record must be visible before it
-  kRegister,       ///< a register of a NIC that reads the record only after an error
-  kRegisterAlone,  ///< a register of a NIC that has no record
-};
-
-constexpr bool is_register(Bell bell) {
-  return bell == Bell::kRegister || bell == Bell::kRegisterAlone;
-}
-
-/// Returns the maximum number of entries between two doorbells. A reservation takes at most half
-/// the depth (device/network/queue.h), and the longest WQE 16 entries: depth / 4 + depth / 2 + 16
-/// <= depth. It is at most the number of threads of a warp, so that a thread that waits for room
-/// finds some soon.
-constexpr std::uint32_t batch_of(std::uint32_t depth) { return depth / 4 < 32 ? depth / 4 : 32; }
-
-/// The common properties of all queues of a NicView.
-struct QueueShape {
-  std::uint32_t depth = kMinQueueDepth;            ///< entries, a power of two
-  std::uint32_t batch = batch_of(kMinQueueDepth);  ///< a power of two
-  QueueMemory memory = QueueMemory::kHost;
-  QueueKind kind = QueueKind::kShared;
-  Bell bell = Bell::kWord;
-  std::uint64_t heap_end = std::uint64_t{1} << 63;  ///< a power of two: offsets before it have the
-                                                    ///< keys of the queue
-  bool on_gpu = true;  ///< threads of the GPU post; otherwise those of the host (CPU mode)
-};
-
-/// A QueueShape in one word, which device code can keep in a register.
+/// The common properties of all queues of a NicView in one word, which device code can keep in a
+/// register (queue_shape.h makes it).
 struct QueueTraits {
   static constexpr std::uint32_t kExclusive = 32, kGpuMemory = 64, kRecordFirst = 128,
                                  kRegister = 256, kNoRecord = 512;
   /// The doorbell is a register, and the entries are in memory of the processor that posts.
   static constexpr std::uint32_t kShortWay = 1024;
-  static constexpr std::uint32_t kNever = 1u << 31;                  ///< set in none
+  static constexpr std::uint32_t kDynamic = 2048;    ///< queues are initiators (NicView::vectors)
+  static constexpr std::uint32_t kNever = 1u << 31;  ///< set in none
   static constexpr std::uint32_t kDepthShift = 0, kBatchShift = 16;  ///< shifts of their logarithms
   static constexpr std::uint32_t kHeapShift = 24;  ///< shift of 63 minus a logarithm
   GSHMEM_ABI_FN static std::uint32_t depth(std::uint32_t traits) {
@@ -165,26 +134,12 @@ struct QueueTraits {
   GSHMEM_ABI_FN static bool is_beyond(std::uint32_t traits, std::uint64_t offset) {
     return offset >> (63 - (traits >> kHeapShift & 0x3f)) != 0;
   }
-  static constexpr std::uint32_t of(const QueueShape& shape) {
-    std::uint32_t traits = 0;
-    if (shape.kind == QueueKind::kExclusive) traits |= kExclusive;
-    if (shape.memory == QueueMemory::kGpu) traits |= kGpuMemory;
-    if (shape.bell == Bell::kRecordWord) traits |= kRecordFirst;
-    if (is_register(shape.bell)) traits |= kRegister;
-    if (shape.bell == Bell::kRegisterAlone) traits |= kNoRecord;
-    if (is_register(shape.bell) && (shape.memory == QueueMemory::kGpu || !shape.on_gpu))
-      traits |= kShortWay;
-    for (std::uint64_t h = shape.heap_end; h < std::uint64_t{1} << 63; h *= 2)
-      traits += 1u << kHeapShift;
-    for (std::uint32_t d = shape.depth; d > 1; d /= 2) traits += 1u << kDepthShift;
-    for (std::uint32_t b = shape.batch; b > 1; b /= 2) traits += 1u << kBatchShift;
-    return traits;
-  }
 };
 
 /// Queues of a PE, of the default context or of another one: those to PE p are [p * per_pe, (p + 1)
 /// * per_pe). The nth of them uses the NIC of p with number n % rails. All atomics arrive by NIC 0,
-/// because atomics that two NICs execute are not atomic to each other.
+/// because atomics that two NICs execute are not atomic to each other. Initiators are `count` =
+/// per_pe queues, each with a view for each PE, and their numbers are those of PE 0's views.
 struct alignas(16) NicView {
   // Loaded together.
   const QueueView* queues = nullptr;  ///< null: no network path
@@ -202,18 +157,8 @@ struct alignas(16) NicView {
   /// per_pe - 1 if the short way is open (device/network/short_way.h): a thread takes the queue
   /// with the number of its block modulo per_pe, a power of two. Otherwise kNoShortWay.
   std::uint32_t block_mask = kNoShortWay;
+  const AddressVector* vectors = nullptr;  ///< by PE, for initiators
 
   static constexpr std::uint32_t kNoShortWay = ~0u;
-  /// Opens the short way if all other members allow it.
-  constexpr void choose_way() {
-    const bool by_block = (map == QueueMap::kBlock || per_pe == 1) && rails <= 1;
-    const bool open = (traits & QueueTraits::kShortWay) != 0 && by_block && per_pe != 0 &&
-                      (per_pe & (per_pe - 1)) == 0;
-    block_mask = open ? per_pe - 1 : kNoShortWay;
-  }
 };
-static_assert(offsetof(NicView, cursors) == 8 && offsetof(NicView, max_message) % 16 == 0);
-static_assert(std::is_trivially_copyable_v<QueueView> && std::is_trivially_copyable_v<NicView>);
-static_assert(sizeof(NicView) == 64);
-
 }  // namespace gshmem::abi

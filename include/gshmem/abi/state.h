@@ -16,7 +16,7 @@ namespace gshmem::abi {
 /// The number of the layouts in abi/ and of the interface between kernels and the library. It
 /// increases with every change of them: init then refuses a program that was compiled with other
 /// headers.
-inline constexpr std::uint32_t kStateAbi = 19;
+inline constexpr std::uint32_t kStateAbi = 20;
 
 inline constexpr std::uint32_t kStateMagic = 0x67736831;  ///< initialized ("gsh1")
 inline constexpr std::uint32_t kStateAmbiguous =
@@ -146,7 +146,7 @@ struct alignas(16) DeviceState {
   const LocalTable* local = nullptr;
 };
 static_assert(std::is_trivially_copyable_v<DeviceState>);
-static_assert(sizeof(DeviceState) == 224 && offsetof(DeviceState, heap) % 16 == 0);
+static_assert(sizeof(DeviceState) == 240 && offsetof(DeviceState, heap) % 16 == 0);
 
 /// The symbol gshmemi_device_state of kernels. In every version its last word is the number, and
 /// the rest is the state, so the library can tell another version before it writes one.

@@ -4,6 +4,7 @@
 // mapped. Prints a table and fails if a number has grown, or has shrunk, so that the table is
 // corrected. Clocks: perftest/issue_cost.
 #define GSHMEM_MACHINE <tests/model/cost/machine.h>
+#include <gshmem/abi/queue_shape.h>
 #include <gshmem/device/api/burst.h>
 #include <gshmem/device/api/api_context.h>
 
@@ -64,13 +65,13 @@ class Queue {
     state_.nic.used = &used_;
     state_.nic.per_pe = state_.nic.count = 1;
     state_.nic.max_message = 1 << 30;
-    state_.nic.traits = abi::QueueTraits::of({.depth = kDepth,
-                                              .batch = abi::batch_of(kDepth),
-                                              .memory = setup.memory,
-                                              .kind = setup.kind,
-                                              .bell = setup.bell,
-                                              .heap_end = kGrown});
-    state_.nic.choose_way();
+    state_.nic.traits = abi::traits_of({.depth = kDepth,
+                                        .batch = abi::batch_of(kDepth),
+                                        .memory = setup.memory,
+                                        .kind = setup.kind,
+                                        .bell = setup.bell,
+                                        .heap_end = kGrown});
+    abi::choose_way(state_.nic);
     view_.pe = 0;
   }
   /// Every lane puts once, to the part of the heap at `offset` and from there.

@@ -203,11 +203,11 @@ class Run {
   }
 
   [[nodiscard]] std::uint32_t traits(abi::QueueKind kind) const {
-    return abi::QueueTraits::of({.depth = shape_.depth,
-                                 .batch = shape_.batch,
-                                 .memory = shape_.memory,
-                                 .kind = kind,
-                                 .bell = shape_.bell});
+    return abi::traits_of({.depth = shape_.depth,
+                           .batch = shape_.batch,
+                           .memory = shape_.memory,
+                           .kind = kind,
+                           .bell = shape_.bell});
   }
 
   void make_state() {
@@ -233,8 +233,8 @@ class Run {
     state_.nic.max_message = shape_.max_message;
     shared_ = state_;
     shared_.nic.traits = traits(abi::QueueKind::kShared);
-    state_.nic.choose_way();
-    shared_.nic.choose_way();
+    abi::choose_way(state_.nic);
+    abi::choose_way(shared_.nic);
   }
 
   void check_fault() const {

@@ -7,6 +7,7 @@
 #include "tests/model/store_buffer/model.h"
 #include "transport/nic/decode.h"
 
+#include <gshmem/abi/queue_shape.h>
 #include <gshmem/abi/state.h>
 
 #include <cstdint>

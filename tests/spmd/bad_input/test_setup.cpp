@@ -439,7 +439,7 @@ TEST_CASE("different_settings_on_two_pes_are_an_error_on_all") {
         {"GSHMEM_P2P_GROUP", "2", "GSHMEM_P2P_GROUP is 0 on PE 0 and 2 on PE 1"},
         {"GSHMEM_FABRIC", "off", "GSHMEM_FABRIC is auto on PE 0 and off on PE 1"},
         {"GSHMEM_NIC", "ofi", "GSHMEM_NIC is auto on PE 0 and ofi on PE 1"},
-        {"GSHMEM_QPS_PER_PE", "3", "GSHMEM_QPS_PER_PE is 2 on PE 0 and 3 on PE 1"},
+        {"GSHMEM_QPS_PER_PE", "3", "GSHMEM_QPS_PER_PE is 0 on PE 0 and 3 on PE 1"},
         {"GSHMEM_CONTEXTS", "1", "GSHMEM_CONTEXTS is 0 on PE 0 and 1 on PE 1"},
         {"GSHMEM_TEAMS", "4", "GSHMEM_TEAMS is 128 on PE 0 and 4 on PE 1"},
         {"GSHMEM_SYMMETRIC_SIZE", "3M", " on PE 0 and 3145728 bytes (3 MiB) on PE 1"}}) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #define GSHMEM_MACHINE <tests/unit/lanes/machine.h>
+#include <gshmem/abi/queue_shape.h>
 #include <gshmem/device/api/api_tile.h>
 
 #include "tests/unit/no_launch.h"
@@ -174,7 +175,7 @@ inline void Job::set_up_queues(Pe& pe) {
   nic.per_pe = 1;
   nic.map = abi::QueueMap::kPe;
   nic.max_message = 1 << 20;
-  nic.traits = abi::QueueTraits::of({.depth = kDepth, .batch = kDepth / 4});
+  nic.traits = abi::traits_of({.depth = kDepth, .batch = kDepth / 4});
 }
 
 /// Consecutive WRITEs arrive last to first: nothing orders them in memory before they are complete.

@@ -127,6 +127,7 @@ Caps query_caps(const VerbsApi& api, ibv_context* context) {
     caps.has_roce = general.get(G::kRoce) != 0;
     caps.has_atomics = general.get(G::kAtomic) != 0;
     caps.has_rc = general.get(G::kRc) != 0;
+    caps.has_dynamic = general.get(G::kDynamic) != 0;
     has_more = general.get(G::kGeneral2) != 0;
   }
   if (has_more) {
@@ -141,6 +142,7 @@ Caps query_caps(const VerbsApi& api, ibv_context* context) {
     const auto atomic = out.in(prm::QueryCapOut::kAtomic);
     caps.atomic_operations = atomic.get(A::kOperations);
     caps.atomic_sizes = atomic.get(A::kSizes);
+    caps.atomic_sizes_dynamic = atomic.get(A::kSizesDynamic);
     caps.fetched_host_endian = atomic.get(A::kEndianness8) == 1;
   }
   if (caps.has_roce) {
@@ -216,7 +218,7 @@ Message<prm::CreateQpIn> encode_create_qp(const QpSpec& spec) {
   in.set(In::kUmemOffset, spec.entries);
   in.set(In::kUmemValid, 1);
   auto qp = in.in(In::kContext);
-  qp.set(Qp::kServiceType, prm::kServiceRc);
+  qp.set(Qp::kServiceType, spec.initiator ? prm::kServiceDci : prm::kServiceRc);
   qp.set(Qp::kPathMigration, prm::kPathMigrated);
   qp.set(Qp::kPd, spec.pd);
   qp.set(Qp::kLogSendQueue, spec.log_entries);
@@ -226,7 +228,8 @@ Message<prm::CreateQpIn> encode_create_qp(const QpSpec& spec) {
   qp.set(Qp::kRecordMode, spec.no_record ? prm::kRecordNone : 0);
   qp.set(Qp::kSendCq, spec.cq);
   qp.set(Qp::kReceiveCq, spec.cq);  // it is never used, but required
-  qp.set(Qp::kReceiveQueueType, prm::kReceiveQueueNone);
+  qp.set(Qp::kReceiveQueueType, spec.initiator ? prm::kReceiveQueueShared : prm::kReceiveQueueNone);
+  qp.set(Qp::kSharedReceives, spec.receive_queue);
   qp.set(Qp::kRecordUmemValid, 1);
   qp.set(Qp::kRecordUmem, spec.umem);
   qp.set(Qp::kRecordAddress, spec.record);
@@ -242,7 +245,11 @@ Message<prm::ModifyQpIn> encode_init(std::uint32_t number, const InitSpec& spec)
   auto qp = in.in(In::kContext);
   qp.set(Qp::kPathMigration, prm::kPathMigrated);
   qp.set(Qp::kCounterSet, spec.counter_set);
-  set_rights(qp);
+  if (spec.initiator) {
+    qp.set(Qp::kAccessKey, spec.access_key);
+  } else {
+    set_rights(qp);
+  }
   auto path = qp.in(Qp::kPrimaryPath);
   path.set(prm::Path::kPort, spec.port);
   path.set(prm::Path::kPkeyIndex, spec.pkey_index);
@@ -265,7 +272,7 @@ Message<prm::ModifyQpIn> encode_rtr(std::uint32_t number, const RtrSpec& spec) {
   // 12: the sender retries after 0.64 ms when the receiver is not ready (InfiniBand, table 45). No
   // entry of gshmem needs a receive buffer, so this does not happen.
   qp.set(Qp::kMinRnrNak, 12);
-  set_rights(qp);
+  if (!spec.initiator) set_rights(qp);
   set_path(qp.in(Qp::kPrimaryPath), spec);
   return in;
 }

@@ -21,6 +21,8 @@ struct Caps {
   bool has_roce = false, has_atomics = false, has_rc = false;
   std::uint32_t cqe_version = 0;
   std::uint32_t atomic_operations = 0, atomic_sizes = 0;
+  bool has_dynamic = false;  ///< dynamic connections
+  std::uint32_t atomic_sizes_dynamic = 0;
   bool fetched_host_endian = false;        ///< results of 8-byte atomics are in host order
   std::uint32_t timestamp_format = 0;      ///< qpc.ts_format
   bool no_record = false;                  ///< queue pairs may work without a doorbell record
@@ -45,15 +47,20 @@ struct QpSpec {
   std::uint32_t log_entries = 0;
   std::uint64_t entries = 0, record = 0;  ///< offsets in the umem
   bool no_record = false;                 ///< nothing is stored to the record
+  bool initiator = false;                 ///< of dynamic connections
+  std::uint32_t receive_queue = 0;        ///< a shared one, for an initiator
 };
 struct InitSpec {
   std::uint32_t port = 1, pkey_index = 0, counter_set = 0;
+  bool initiator = false;
+  std::uint64_t access_key = 0;  ///< of an initiator
 };
 struct RtrSpec {
   std::uint32_t remote_number = 0, receive_psn = 0, mtu = 0;  ///< of type enum ibv_mtu
   std::uint32_t log_reads_in = 0;
   std::uint32_t port = 1, pkey_index = 0, service_level = 0, traffic_class = 0;
   std::uint32_t remote_lid = 0;
+  bool initiator = false;  ///< it has no other end
   bool ethernet = false;
   bool roce_v2 = false;  ///< for Ethernet: packets are UDP
   bool global = false;   ///< with a GRH; always on Ethernet

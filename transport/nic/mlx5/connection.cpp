@@ -32,6 +32,24 @@ std::uint64_t subnet_of(const Gid& gid) {
 
 }  // namespace
 
+ConnectInfo connect_info(const Device& device, std::uint32_t number, std::uint32_t psn) {
+  ConnectWire wire;
+  wire.link_layer = device.link_layer;
+  wire.mtu = static_cast<std::uint8_t>(device.port_attributes.active_mtu);
+  wire.number = number;
+  wire.psn = psn;
+  wire.lid = device.port_attributes.lid;
+  wire.pkey = device.pkey;
+  wire.log_reads_in = static_cast<std::uint8_t>(std::min(device.caps.log_reads_in, 7u));
+  wire.global = device.global() ? 1 : 0;
+  wire.port = static_cast<std::uint8_t>(device.port);
+  device.name.copy(wire.device, sizeof(wire.device) - 1);
+  wire.gid = device.gid.gid;
+  ConnectInfo info{};
+  std::memcpy(info.data(), &wire, sizeof(wire));
+  return info;
+}
+
 ConnectWire read_connect_info(const ConnectInfo& info, const Device& device, int pe) {
   ConnectWire wire;
   std::memcpy(&wire, info.data(), sizeof(wire));
@@ -114,14 +132,19 @@ Connection::Connection(const Device& device, const QueueMemory& memory, const Qu
                    .log_entries = log_entries,
                    .entries = place.entries,
                    .record = place.record,
-                   .no_record = device.caps.no_record});
-  to_init();
+                   .no_record = device.caps.no_record,
+                   .initiator = memory.target != nullptr,
+                   .receive_queue = memory.target ? memory.target->receive_queue() : 0});
+  to_init(memory.target);
+  if (memory.target) make_ready();
 }
 
-void Connection::to_init() {
+void Connection::to_init(const DynamicTarget* target) {
   InitSpec spec{.port = static_cast<std::uint32_t>(device_.port),
                 .pkey_index = static_cast<std::uint32_t>(device_.config.ib_pkey_index),
-                .counter_set = device_.counter_set};
+                .counter_set = device_.counter_set,
+                .initiator = target != nullptr,
+                .access_key = target ? target->key() : 0};
   if (spec.counter_set != 0) {
     try {
       return modify_qp(device_.api, qp_, "RST2INIT", encode_init(qp_.number, spec));
@@ -133,23 +156,7 @@ void Connection::to_init() {
   modify_qp(device_.api, qp_, "RST2INIT", encode_init(qp_.number, spec));
 }
 
-ConnectInfo Connection::info() const {
-  ConnectWire wire;
-  wire.link_layer = device_.link_layer;
-  wire.mtu = static_cast<std::uint8_t>(device_.port_attributes.active_mtu);
-  wire.number = qp_.number;
-  wire.psn = psn_;
-  wire.lid = device_.port_attributes.lid;
-  wire.pkey = device_.pkey;
-  wire.log_reads_in = static_cast<std::uint8_t>(std::min(device_.caps.log_reads_in, 7u));
-  wire.global = device_.global() ? 1 : 0;
-  wire.port = static_cast<std::uint8_t>(device_.port);
-  device_.name.copy(wire.device, sizeof(wire.device) - 1);
-  wire.gid = device_.gid.gid;
-  ConnectInfo info{};
-  std::memcpy(info.data(), &wire, sizeof(wire));
-  return info;
-}
+ConnectInfo Connection::info() const { return connect_info(device_, qp_.number, psn_); }
 
 void Connection::connect(const ConnectInfo& peer, int pe) {
   const ConnectWire remote = read_connect_info(peer, device_, pe);
@@ -179,10 +186,31 @@ void Connection::connect(const ConnectInfo& peer, int pe) {
     rtr.udp_source_port = udp_source_port(device_.caps, qp_.number, remote.number);
   }
   modify_qp(device_.api, qp_, "INIT2RTR", encode_rtr(qp_.number, rtr));
+  to_rts(remote.log_reads_in);
+}
+
+/// Each entry says where it goes, and with which service.
+void Connection::make_ready() {
+  const bool ethernet = device_.link_layer == LinkLayer::kEthernet;
+  const RtrSpec ready{.mtu = static_cast<std::uint32_t>(device_.port_attributes.active_mtu),
+                      .port = static_cast<std::uint32_t>(device_.port),
+                      .pkey_index = static_cast<std::uint32_t>(device_.config.ib_pkey_index),
+                      .service_level = static_cast<std::uint32_t>(device_.config.ib_service_level),
+                      .traffic_class = static_cast<std::uint32_t>(device_.config.ib_traffic_class),
+                      .initiator = true,
+                      .ethernet = ethernet,
+                      .roce_v2 = ethernet && device_.gid.kind == GidKind::kRoceV2,
+                      .gid_index = ethernet ? static_cast<std::uint32_t>(device_.gid.index) : 0};
+  modify_qp(device_.api, qp_, "INIT2RTR", encode_rtr(qp_.number, ready));
+  to_rts(device_.caps.log_reads_in);  // all devices of a job are alike (docs/limits.md)
+}
+
+void Connection::to_rts(std::uint32_t log_reads_in) {
+  const Config& config = device_.config;
   // A requester must not have more outstanding reads than the responder answers at a time.
   const RtsSpec rts{
       .send_psn = psn_,
-      .log_reads_out = smaller(std::min(device_.caps.log_reads_out, 7u), remote.log_reads_in),
+      .log_reads_out = smaller(std::min(device_.caps.log_reads_out, 7u), log_reads_in),
       .retry_count = static_cast<std::uint32_t>(config.ib_retry_count),
       // 7, the default, means without end (InfiniBand 11.2.4.2). gshmem needs no receive buffers.
       .rnr_retry = static_cast<std::uint32_t>(config.ib_retry_count),

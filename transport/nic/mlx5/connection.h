@@ -1,9 +1,11 @@
-// One queue: its completion queue and queue pair, and the connection to the queue of another PE.
+// One queue: its completion queue and queue pair, and the connection to the queue of another PE. An
+// initiator of dynamic connections has no other end.
 // Owned by Mlx5Nic. Invariant: the queue pair is destroyed before the completion queue. After
 // stop() the device accesses neither the queue's memory nor, through this queue, the heap.
 #pragma once
 
 #include "transport/nic/mlx5/device.h"
+#include "transport/nic/mlx5/dynamic_target.h"
 
 #include <optional>
 #include <string>
@@ -28,21 +30,26 @@ struct ConnectWire {
 };
 static_assert(sizeof(ConnectWire) == 60 && sizeof(ConnectWire) <= sizeof(ConnectInfo));
 
+/// Describes an end on this device to the other PEs.
+[[nodiscard]] ConnectInfo connect_info(const Device& device, std::uint32_t number,
+                                       std::uint32_t psn);
 /// Throws when the two ends cannot be connected: another build of gshmem, another link layer,
 /// another partition. `pe` is the peer; `mine` describes this end.
 [[nodiscard]] ConnectWire read_connect_info(const ConnectInfo& info, const Device& device, int pe);
 /// Returns for example "mlx5_0 port 1 (LID 7) to mlx5_3 port 1 (LID 9) of PE 2".
 [[nodiscard]] std::string ends_text(const Device& device, const ConnectWire& remote, int pe);
 
-/// The memory of queues, and the doorbell register of this queue, which outlives it.
+/// The memory of queues, and the doorbell register of this queue, which outlives it. With a target
+/// the queue is an initiator of dynamic connections.
 struct QueueMemory {
   std::uint32_t umem;
   const mlx5dv_devx_uar& bell;
+  const DynamicTarget* target = nullptr;
 };
 
 class Connection {
  public:
-  /// Creates the queue and moves it to INIT.
+  /// Creates the queue and moves it to INIT; an initiator is ready then.
   Connection(const Device& device, const QueueMemory& memory, const QueuePlace& place, int index);
   Connection(const Connection&) = delete;
   ~Connection() { stop(); }
@@ -63,7 +70,9 @@ class Connection {
   [[nodiscard]] std::string status_text() const;
 
  private:
-  void to_init();
+  void to_init(const DynamicTarget* target);
+  void make_ready();
+  void to_rts(std::uint32_t log_reads_out);
 
   const Device& device_;
   int index_;

@@ -1,5 +1,7 @@
 #include "transport/nic/mlx5/device.h"
 
+#include "transport/nic/mlx5/dynamic_target.h"
+
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -205,6 +207,7 @@ Device::Device(const VerbsApi& api_in, const DeviceWish& wish) : api(api_in), co
   check_verbs(api.query_device(context.get(), &attributes), "ibv_query_device(" + name + ")");
   caps = query_caps(api, context.get());
   require_caps(caps, name);
+  if (config.connect == ConnectChoice::kDc) require_dynamic(caps, name);
   pd = own(check_verbs(api.alloc_pd(context.get()), "ibv_alloc_pd(" + name + ")"), api.dealloc_pd,
            "ibv_dealloc_pd");
   mlx5dv_pd pd_out{};
@@ -282,32 +285,50 @@ std::string Device::describe() const {
                    attributes.fw_ver, caps.no_record ? ", no doorbell records" : "");
 }
 
-Device::Mac Device::mac_of(const Gid& to, int pe) const {
-  const std::lock_guard<std::mutex> lock(macs_mutex_);
-  if (const auto known = macs_.find(to); known != macs_.end()) return known->second;
+ibv_ah_attr Device::way_to(std::uint16_t lid, const Gid& to) const {
   ibv_ah_attr attributes{};
+  attributes.dlid = lid;
+  attributes.sl = static_cast<std::uint8_t>(config.ib_service_level);
+  attributes.port_num = static_cast<std::uint8_t>(port);
+  if (!global()) return attributes;
+  attributes.is_global = 1;
   std::memcpy(attributes.grh.dgid.raw, to.data(), to.size());
   attributes.grh.sgid_index = static_cast<std::uint8_t>(gid.index);
   attributes.grh.hop_limit = kHopLimit;
   attributes.grh.traffic_class = static_cast<std::uint8_t>(config.ib_traffic_class);
-  attributes.sl = static_cast<std::uint8_t>(config.ib_service_level & 7);
-  attributes.is_global = 1;
-  attributes.port_num = static_cast<std::uint8_t>(port);
+  if (link_layer == LinkLayer::kEthernet) attributes.sl &= 7;
+  return attributes;
+}
+
+abi::AddressVector Device::vector_to(std::uint16_t lid, const Gid& to, int pe) const {
+  ibv_ah_attr attributes = way_to(lid, to);
+  const std::string whom = global() ? "GID " + gid_text(to) : strprintf("LID %d", lid);
   errno = 0;
-  const OwnedAh handle =
-      own(check_verbs(api.create_ah(pd.get(), &attributes),
-                      strprintf("ibv_create_ah(GID %s of PE %d)", gid_text(to).c_str(), pe),
-                      "there is no way from " + describe() +
-                          " to that address: try to ping it, or choose another GID by "
-                          "GSHMEM_IB_GID_INDEX"),
-          api.destroy_ah, "ibv_destroy_ah");
+  const OwnedAh handle = own(check_verbs(api.create_ah(pd.get(), &attributes),
+                                         strprintf("ibv_create_ah(%s of PE %d)", whom.c_str(), pe),
+                                         "there is no way from " + describe() +
+                                             " to that address: try to ping it, or choose another "
+                                             "GID by GSHMEM_IB_GID_INDEX"),
+                             api.destroy_ah, "ibv_destroy_ah");
   mlx5dv_ah out{};
   mlx5dv_obj object{};
   object.ah.in = handle.get();
   object.ah.out = &out;
   check_verbs(api.init_obj(&object, MLX5DV_OBJ_AH), "mlx5dv_init_obj(AH)");
+  abi::AddressVector vector{};
+  static_assert(sizeof(vector) == sizeof(*out.av));
+  std::memcpy(&vector, out.av, sizeof(vector));
+  return vector;
+}
+
+Device::Mac Device::mac_of(const Gid& to, int pe) const {
+  const std::lock_guard<std::mutex> lock(macs_mutex_);
+  if (const auto known = macs_.find(to); known != macs_.end()) return known->second;
+  const abi::AddressVector vector = vector_to(0, to, pe);
+  mlx5_wqe_av av;
+  std::memcpy(&av, &vector, sizeof(av));
   Mac mac{};
-  std::memcpy(mac.data(), out.av->rmac, mac.size());
+  std::memcpy(mac.data(), av.rmac, mac.size());
   if (keeps_macs_) macs_[to] = mac;
   return mac;
 }

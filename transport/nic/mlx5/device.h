@@ -78,6 +78,11 @@ class Device {
   using Mac = std::array<std::uint8_t, 6>;
   [[nodiscard]] Mac mac_of(const Gid& to, int pe) const;
   void forget_macs();
+  /// Returns the address of a port as the library takes it: by `gid` where ports are addressed by
+  /// GIDs, and else by `lid`.
+  [[nodiscard]] ibv_ah_attr way_to(std::uint16_t lid, const Gid& gid) const;
+  /// Returns the address vector to that port of PE `pe`, without key and number.
+  [[nodiscard]] abi::AddressVector vector_to(std::uint16_t lid, const Gid& gid, int pe) const;
   /// Are ports addressed by GIDs? Always on Ethernet. On InfiniBand when the user selected a GID,
   /// or when the port requires a GRH (virtual ports, which share a LID).
   [[nodiscard]] bool global() const {

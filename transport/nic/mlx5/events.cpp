@@ -58,9 +58,14 @@ std::optional<Event> event_of(ibv_event_type type, const std::string& device) {
     case IBV_EVENT_CQ_ERR:
       return Event{.text = device + ": a completion queue broke (overrun, or its memory is gone)"};
     case IBV_EVENT_QP_FATAL:
+      return Event{.text = device + ": a queue pair failed; the completions of its queue say why"};
     case IBV_EVENT_QP_REQ_ERR:
     case IBV_EVENT_QP_ACCESS_ERR:
-      return Event{.text = device + ": a queue pair failed; the completions of its queue say why"};
+      // The only queue pair of verbs that answers is the target of dynamic connections.
+      return Event{.kind = Kind::kRefusal,
+                   .text = device +
+                           ": another PE asked for memory that it may not touch (a stale "
+                           "key?)"};
     default:
       return {};
   }

@@ -35,6 +35,7 @@ using OwnedMr = Owned<ibv_mr>;
 using OwnedAh = Owned<ibv_ah>;
 using OwnedCq = Owned<ibv_cq>;
 using OwnedQp = Owned<ibv_qp>;
+using OwnedSrq = Owned<ibv_srq>;
 using OwnedObject = Owned<mlx5dv_devx_obj>;
 using OwnedUmem = Owned<mlx5dv_devx_umem>;
 using OwnedUar = Owned<mlx5dv_devx_uar, void>;

@@ -1,6 +1,9 @@
 #include "transport/nic/mlx5/mlx5_nic.h"
 
+#include <gshmem/abi/queue_shape.h>
+
 #include "transport/nic/mlx5/memory.h"
+#include "transport/nic/rails.h"
 
 #include "host/base/run_phase.h"
 
@@ -34,7 +37,9 @@ Mlx5Nic::Mlx5Nic(const VerbsApi& api, const DeviceWish& wish, Use use)
       device_(api, wish_),
       bells_(device_),
       events_(device_, [this](const Event& event) { report(event); }) {
-  device_.caps.no_record = does_without_records(device_, use_.queues, *use_.tried);
+  // Nobody has tried an initiator without a record.
+  device_.caps.no_record = config_.connect != ConnectChoice::kDc &&
+                           does_without_records(device_, use_.queues, *use_.tried);
   GSHMEM_INFO("network: %s", describe().c_str());
 }
 
@@ -42,7 +47,7 @@ Mlx5Nic::Mlx5Nic(const VerbsApi& api, const DeviceWish& wish, Use use)
 /// count twice.
 std::uint64_t Mlx5Nic::queues_of(const OpenOptions& options) {
   const auto contexts = static_cast<std::uint64_t>(std::max(options.config.contexts, 0));
-  const auto own = static_cast<std::uint64_t>(std::max(options.config.qps_per_pe, 1));
+  const auto own = static_cast<std::uint64_t>(queues_wanted(options.config));
   return (own + 2 * contexts) * static_cast<std::uint64_t>(options.boot.size()) * 2;
 }
 
@@ -75,7 +80,7 @@ Nic::Limits Mlx5Nic::limits() const {
   // The NIC recovers by the record. A host thread stores the record before the doorbell (rdma-core
   // providers/mlx5/qp.c, post_send_db), a kernel after it (device/network/queue.h, queue_ring).
   if (!device_.caps.no_record) limits.flags |= abi::kNicReadsRecord;
-  limits.registers = limits.first_use = true;
+  limits.registers = limits.first_use = limits.dynamic = true;
   limits.max_message = 1u << kLogMessageMax;
   // A GPU's own atomics never cross the PCIe bus, so NIC atomics cannot be atomic with respect to
   // them.
@@ -121,7 +126,7 @@ CreatedQueue Mlx5Nic::create_queue(const QueuePlace& place) {
                     region.bytes));
   const int index = static_cast<int>(connections_.size());
   const mlx5dv_devx_uar& bell = place.doorbell ? bells_.by(place.doorbell) : bells_.take();
-  const QueueMemory memory{queue_region_->umem->umem_id, bell};
+  const QueueMemory memory{queue_region_->umem->umem_id, bell, target_ ? &*target_ : nullptr};
   auto made = std::make_unique<Connection>(device_, memory, place, index);
   events_.watch(index, made->qp_object(), made->cq_object());
   const std::lock_guard<std::mutex> lock(mutex_);
@@ -155,6 +160,21 @@ void Mlx5Nic::connect(int queue, int pe, const ConnectInfo& peer, std::uint32_t)
   }
 }
 
+ConnectInfo Mlx5Nic::make_target(std::uint64_t key) {
+  target_.emplace(device_, key);
+  return mlx5::connect_info(device_, target_->number(), 0);
+}
+
+abi::AddressVector Mlx5Nic::vector_to(int pe, const ConnectInfo& target) {
+  require(target_.has_value(), GSHMEMX_ERROR_INTERNAL, "vector_to before make_target");
+  const ConnectWire there = read_connect_info(target, device_, pe);
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    targets_[pe] = there;
+  }
+  return target_->vector_to(pe, there.number, there.lid, there.gid);
+}
+
 void Mlx5Nic::start() {
   device_.forget_macs();
   events_.start();
@@ -164,12 +184,17 @@ void Mlx5Nic::stop() noexcept {
   events_.stop();
   const std::lock_guard<std::mutex> lock(mutex_);
   for (const auto& each : connections_) each->stop();
+  target_.reset();
 }
 
 std::string Mlx5Nic::describe_ends(std::uint32_t number, int pe) const {
+  if (pe < 0) return {};
   const std::lock_guard<std::mutex> lock(mutex_);
   for (const Peer& peer : peers_) {
-    if (peer.number == number && peer.pe == pe) return ends_text(device_, peer.remote, pe);
+    if (peer.number != number) continue;
+    if (peer.pe == pe) return ends_text(device_, peer.remote, pe);
+    if (const auto to = targets_.find(pe); to != targets_.end())
+      return ends_text(device_, to->second, pe);
   }
   return {};
 }
@@ -178,7 +203,8 @@ std::string Mlx5Nic::queue_status(std::uint32_t number, int pe) const {
   const std::lock_guard<std::mutex> lock(mutex_);
   for (std::size_t queue = 0; queue < peers_.size(); ++queue) {
     const Peer& peer = peers_[queue];
-    if (peer.number == number && peer.pe == pe) return connections_[queue]->status_text();
+    if (peer.number == number && (peer.pe == pe || !targets_.empty()))
+      return connections_[queue]->status_text();
   }
   return {};
 }
@@ -233,8 +259,9 @@ void Mlx5Nic::report(const Event& event) {
   }
   std::string full = event.text;
   if (queue >= 0) {
-    full =
-        strprintf("%s, queue %d to PE %d: %s", device_.name.c_str(), queue, pe, event.text.c_str());
+    const std::string whom = pe < 0 ? "" : strprintf(" to PE %d", pe);
+    full = strprintf("%s, queue %d%s: %s", device_.name.c_str(), queue, whom.c_str(),
+                     event.text.c_str());
   }
   GSHMEM_WARN("network: %s", full.c_str());
   const auto& tell = event.kind == Event::Kind::kRefusal ? use_.on_refusal : use_.on_error;

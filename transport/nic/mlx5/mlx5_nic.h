@@ -53,6 +53,8 @@ class Mlx5Nic final : public Nic {
   [[nodiscard]] CreatedQueue create_queue(const QueuePlace& place) override;
   [[nodiscard]] ConnectInfo connect_info(int queue) override;
   void connect(int queue, int pe, const ConnectInfo& peer, std::uint32_t remote_key) override;
+  [[nodiscard]] ConnectInfo make_target(std::uint64_t key) override;
+  [[nodiscard]] abi::AddressVector vector_to(int pe, const ConnectInfo& target) override;
   void start() override;
   void stop() noexcept override;
 
@@ -85,6 +87,7 @@ class Mlx5Nic final : public Nic {
   std::map<std::uint64_t, std::vector<OwnedMr>> regions_;  ///< indexed by offset
   bool data_direct_ = false;                               ///< the heap is accessed by Data Direct
   DoorbellRegisters bells_;
+  std::optional<DynamicTarget> target_;  ///< with it, queues are initiators
   std::vector<std::unique_ptr<Connection>> connections_;
   PortHistory history_;
   /// The other end of a queue; PE -1 before connect.
@@ -93,8 +96,10 @@ class Mlx5Nic final : public Nic {
     std::uint32_t number = 0;  ///< number of this PE's queue
     ConnectWire remote{};
   };
-  mutable std::mutex mutex_;  ///< guards peers_ and connections_, which other threads read
+  /// Guards the following and connections_, which other threads read.
+  mutable std::mutex mutex_;
   std::vector<Peer> peers_;
+  std::map<int, ConnectWire> targets_;  ///< of the PEs
   EventThread events_;
 };
 

@@ -147,16 +147,20 @@ struct QpContext {
   static constexpr Field<QpContext> kReceiveCq{0x9c, 23, 0};
   static constexpr Field64<QpContext> kRecordAddress{0xa0};
   static constexpr Field<QpContext> kReceiveQueueType{0xac, 26, 24};
+  static constexpr Field<QpContext> kSharedReceives{0xac, 23, 0};    // srqn_rmpn_xrqn
   static constexpr Field<QpContext> kHardwareCounter{0xb4, 31, 16};  // hw_sq_wqebb_counter
   static constexpr Field<QpContext> kSoftwareCounter{0xb4, 15, 0};   // sw_sq_wqebb_counter
+  static constexpr Field64<QpContext> kAccessKey{0xc8};              // dc_access_key
   static constexpr Field<QpContext> kRecordUmemValid{0xd0, 28, 28};
   static constexpr Field<QpContext> kRecordUmem{0xe4, 31, 0};
 };
-inline constexpr std::uint32_t kServiceRc = 0;         // MLX5_QPC_ST_RC
-inline constexpr std::uint32_t kPathMigrated = 3;      // MLX5_QPC_PM_STATE_MIGRATED
-inline constexpr std::uint32_t kReceiveQueueNone = 3;  // MLX5_QPC_RQ_TYPE_ZERO_SIZE_RQ
-inline constexpr std::uint32_t kAtomicUpTo8 = 3;       // MLX5_QPC_ATOMIC_MODE_UP_TO_8B
-inline constexpr std::uint32_t kTimestampDefault = 1;  // MLX5_QPC_TIMESTAMP_FORMAT_DEFAULT
+inline constexpr std::uint32_t kServiceRc = 0;           // MLX5_QPC_ST_RC
+inline constexpr std::uint32_t kServiceDci = 5;          // MLX5_QPC_ST_DCI
+inline constexpr std::uint32_t kPathMigrated = 3;        // MLX5_QPC_PM_STATE_MIGRATED
+inline constexpr std::uint32_t kReceiveQueueShared = 1;  // MLX5_QPC_RQ_TYPE_MEMORY_RQ_RMP
+inline constexpr std::uint32_t kReceiveQueueNone = 3;    // MLX5_QPC_RQ_TYPE_ZERO_SIZE_RQ
+inline constexpr std::uint32_t kAtomicUpTo8 = 3;         // MLX5_QPC_ATOMIC_MODE_UP_TO_8B
+inline constexpr std::uint32_t kTimestampDefault = 1;    // MLX5_QPC_TIMESTAMP_FORMAT_DEFAULT
 // MLX5_QPC_SEND_DBR_MODE_NO_DBR_EXT (rdma-core tests/mlx5_prm_structs.py SendDbrMode): software
 // rings the doorbell, and stores no record.
 inline constexpr std::uint32_t kRecordNone = 1;
@@ -225,6 +229,7 @@ struct GeneralCaps {
   static constexpr Field<GeneralCaps> kLogReadsOut{0x28, 21, 16};  // log_max_ra_req_qp
   static constexpr Field<GeneralCaps> kLogReadsIn{0x28, 5, 0};     // log_max_ra_res_qp
   static constexpr Field<GeneralCaps> kCqeVersion{0x3c, 3, 0};
+  static constexpr Field<GeneralCaps> kDynamic{0x40, 5, 5};  // dct
   static constexpr Field<GeneralCaps> kRoce{0x40, 2, 2};
   static constexpr Field<GeneralCaps> kAtomic{0x40, 1, 1};
   static constexpr Field<GeneralCaps> kRc{0x44, 0, 0};
@@ -241,6 +246,7 @@ struct AtomicCaps {
   static constexpr Field<AtomicCaps> kEndianness8{0x08, 31, 30};  // 1: results are host-endian
   static constexpr Field<AtomicCaps> kOperations{0x10, 15, 0};
   static constexpr Field<AtomicCaps> kSizes{0x14, 15, 0};  // sizes for queue pairs: 4 and 8 bytes
+  static constexpr Field<AtomicCaps> kSizesDynamic{0x18, 15, 0};  // atomic_size_dc: for targets
 };
 /// roce_caps
 struct RoceCaps {
