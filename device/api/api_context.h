@@ -133,7 +133,7 @@ GSHMEM_OUTLINE void await_queues(Coop coop, const State& state, const char* call
   const QueueRange range = queues_to(state, pe);
   Wait wait;
   begin_wait(wait, &state, nullptr, call);
-  nic::await_published(coop, wait, state.nic, range.first, range.end);
+  nic::await_published(coop, wait, range.first, range.end);
   post_report(wait);
 }
 

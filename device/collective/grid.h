@@ -18,12 +18,6 @@
 #include "reduction.h"
 #include "team_call.h"
 
-#if defined(__CUDA_ARCH__)
-#define GSHMEM_UNROLL _Pragma("unroll")
-#else
-#define GSHMEM_UNROLL
-#endif
-
 namespace gshmem::device {
 
 /// A call, and the addresses of its members. The host fills it (grid_call); it is the same for all

@@ -30,8 +30,10 @@
 // Stands before a loop of a slow path, whose unrolling would cost callers registers.
 #if defined(__CUDA_ARCH__)
 #define GSHMEM_NO_UNROLL _Pragma("unroll 1")
+#define GSHMEM_UNROLL _Pragma("unroll")
 #else
 #define GSHMEM_NO_UNROLL
+#define GSHMEM_UNROLL
 #endif
 
 namespace gshmem::device {

@@ -13,10 +13,10 @@
 
 #if defined(__CUDACC__)
 #if defined(__CUDACC_RDC__)
-inline __constant__ __align__(16) gshmem::abi::StateSymbol gshmemi_device_state;
+inline __constant__ __align__(32) gshmem::abi::StateSymbol gshmemi_device_state;
 #else
 extern "C" {
-static __constant__ __align__(16) gshmem::abi::StateSymbol gshmemi_device_state;
+static __constant__ __align__(32) gshmem::abi::StateSymbol gshmemi_device_state;
 }
 #endif
 #endif

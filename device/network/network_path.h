@@ -453,6 +453,7 @@ GSHMEM_FN std::uint32_t load_poll_low(const std::uint64_t* p) {
 /// differ by far less than 2^28.
 struct Progress {
   std::uint32_t published, done;
+  Progress() = default;
   GSHMEM_FN explicit Progress(const QueueCursor& cursor)
       : published(load_poll_low(&cursor.ready)), done(load_poll_low(&cursor.done)) {}
   GSHMEM_FN bool is_complete() const {
@@ -462,40 +463,49 @@ struct Progress {
 };
 /// Returns the first of the queues [at, end) of the thread's share, among those in the bitmap, with
 /// entries that are not known to be complete; `end` if there is none. Nothing is acquired yet. Each
-/// answer takes 300 clocks, so a thread by itself asks for the progress of two queues at once.
+/// answer takes 300 clocks, so a thread by itself asks for the progress of four queues at once.
 template <class Coop>
-GSHMEM_OUTLINE std::uint32_t find_pending(Coop coop, const std::uint32_t* bitmap,
-                                          const QueueCursor* cursors, std::uint32_t at,
-                                          std::uint32_t end) {
+GSHMEM_INLINE std::uint32_t find_pending(Coop coop, const std::uint32_t* bitmap,
+                                         const QueueCursor* cursors, std::uint32_t at,
+                                         std::uint32_t end) {
   constexpr bool kByItself = std::is_base_of_v<Thread, Coop>;
+  constexpr int kAtOnce = kByItself ? 4 : 1;
   GSHMEM_NO_UNROLL
   for (; at < end; at = (at | 31) + 1) {
     const std::uint32_t base = at & ~31u;
     std::uint32_t used = load_relaxed(&bitmap[at / 32]) >> at % 32 << at % 32;
     GSHMEM_NO_UNROLL
     while (used != 0) {
-      const std::uint32_t first = base + lowest_bit_number(used);
-      used &= used - 1;
-      if (!kByItself && !is_share(coop, first)) continue;
-      // Without branches, since the second answer would be asked for after the first.
-      const std::uint32_t more = kByItself ? used : 0;
-      const std::uint32_t second = more != 0 ? base + lowest_bit_number(more) : first;
-      used ^= more & (0u - more);
-      const Progress one(cursors[first]), other = kByItself ? Progress(cursors[second]) : one;
-      const std::uint32_t pending = !one.is_complete()     ? first
-                                    : !other.is_complete() ? second
-                                                           : end;
+      std::uint32_t queue = base + lowest_bit_number(used), pending = end, queues[kAtOnce];
+      Progress progress[kAtOnce];
+      if (!kByItself && !is_share(coop, queue)) {
+        used &= used - 1;
+        continue;
+      }
+      GSHMEM_UNROLL
+      for (int i = 0; i < kAtOnce; ++i) {
+        queue = used != 0 ? base + lowest_bit_number(used) : queue;
+        used &= used - 1;  // none stays none
+        queues[i] = queue;
+        progress[i] = Progress(cursors[queue]);
+      }
+      // Without branches: after one, answers would be asked for one by one.
+      GSHMEM_UNROLL
+      for (int i = kAtOnce; i-- > 0;) {
+        pending = progress[i].is_complete() ? pending : queues[i];
+      }
       if (pending < end) return pending;
     }
   }
   return end;
 }
+
 /// Waits until everything that was published to the queues [at, end) before the call is complete,
 /// or `wait.end` says why not. The threads of a group divide the queues between them; only queues
 /// that were ever used are checked.
 template <class Coop>
-GSHMEM_FN void await_published(Coop coop, Wait& wait, const abi::NicView& nic, std::uint32_t at,
-                               std::uint32_t end) {
+GSHMEM_OUTLINE void await_published(Coop coop, Wait& wait, std::uint32_t at, std::uint32_t end) {
+  const abi::NicView& nic = wait.state->nic;
   GSHMEM_NO_UNROLL
   for (; (at = find_pending(coop, nic.used, nic.cursors, at, end)) < end; ++at) {
     wait.queue = Queue(nic.queues + at);
@@ -504,30 +514,47 @@ GSHMEM_FN void await_published(Coop coop, Wait& wait, const abi::NicView& nic, s
   fence_acquire_system();  // another thread may have seen completions: cached data is dropped
 }
 
-/// Waits until everything that the PE has posted is complete, or `wait.end` says why not. The group
-/// need not synchronize.
+/// The fence that a quiet makes for the caller's stores to mapped PEs.
+enum class Stores { kAny, kOrdered, kComplete };
+/// A wait that ends early ends the call (post_report), or only its status (post_note).
+enum class QuietEnd { kReport, kNote };
+
+/// Returns how many queues have nothing to wait for: all, or those before the first that has. It
+/// calls no function, and so has no stack: after a fence the first access to a stack takes 300
+/// clocks, too.
 template <class Coop>
-GSHMEM_FN void try_quiet(Coop coop, Wait& wait, const State& state, const char* call) {
+GSHMEM_OUTLINE std::uint32_t quiet_queues(Coop coop, const State& state) {
+  const abi::NicView& nic = state.nic;
+  if (nic.flags & abi::kNicFlush) return 0;
+  return find_pending(coop, nic.used, nic.cursors, 0, nic.count);
+}
+/// Waits for the queues from `at` on.
+template <class Coop>
+GSHMEM_OUTLINE bool quiet_late(Coop coop, const State& state, const char* call, std::uint32_t at,
+                               QuietEnd how) {
+  Wait wait;
   begin_wait(wait, &state, nullptr, call);
-  if (state.nic.flags & abi::kNicFlush) {
-    flush_rails(coop, wait, 0, state.nic.count);
-    if (!wait.good()) return;
-  }
-  await_published(coop, wait, state.nic, 0, state.nic.count);
+  if (state.nic.flags & abi::kNicFlush) flush_rails(coop, wait, 0, state.nic.count);
+  if (wait.good()) await_published(coop, wait, at, state.nic.count);
+  return how == QuietEnd::kNote ? post_note(wait) : post_report(wait);
 }
-/// Returns false if it had to end early.
-template <class Coop>
-GSHMEM_OUTLINE bool quiet(Coop coop, const State& state, const char* call) {
-  Wait wait;
-  try_quiet(coop, wait, state, call);
-  return post_report(wait);
-}
-/// Does what quiet does, for a caller that returns a status.
-template <class Coop>
-GSHMEM_OUTLINE bool quiet_noted(Coop coop, const State& state, const char* call) {
-  Wait wait;
-  try_quiet(coop, wait, state, call);
-  return post_note(wait);
+/// Waits until everything that the PE has posted is complete, and fences. Returns false if it had
+/// to end early. The group need not synchronize.
+///
+/// The progress of the queues is read first, because a system fence takes 1,000 clocks, and what
+/// comes after it waits for it. If nothing is pending, the fence is the last step. Otherwise the
+/// NIC works meanwhile.
+template <Stores kStores = Stores::kAny, class Coop>
+GSHMEM_FN bool quiet(Coop coop, const State& state, const char* call,
+                     QuietEnd how = QuietEnd::kReport) {
+  const std::uint32_t at = quiet_queues(coop, state);
+  const bool is_late = at < state.nic.count;
+  if constexpr (kStores == Stores::kComplete) fence_complete_system();
+  if constexpr (kStores == Stores::kOrdered) fence_release_system();
+  if (is_late) return quiet_late(coop, state, call, at, how);
+  // Another thread may have seen completions: cached data is dropped.
+  if constexpr (kStores != Stores::kComplete) fence_acquire_system();
+  return true;
 }
 
 }  // namespace gshmem::device::nic

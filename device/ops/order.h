@@ -16,8 +16,11 @@ template <class Coop>
 GSHMEM_FN void fence(Coop coop, const State& state) {
   const bool by_network = state.nic.queues != nullptr;  // loaded before the fence ends
   coop.sync();
-  fence_release_system();
-  if (by_network) nic::quiet(coop, state, "fence");
+  if (by_network) {
+    nic::quiet<nic::Stores::kOrdered>(coop, state, "fence");
+  } else {
+    fence_release_system();
+  }
   coop.sync();
 }
 /// Completes everything that this thread (group) has issued. A mapped store is complete when the
@@ -29,8 +32,11 @@ template <class Coop>
 GSHMEM_FN void quiet(Coop coop, const State& state) {
   const bool by_network = state.nic.queues != nullptr;
   coop.sync();
-  fence_complete_system();
-  if (by_network) nic::quiet(coop, state, "quiet");
+  if (by_network) {
+    nic::quiet<nic::Stores::kComplete>(coop, state, "quiet");
+  } else {
+    fence_complete_system();
+  }
   coop.sync();
 }
 
@@ -49,9 +55,12 @@ GSHMEM_FN void flush(Coop coop, const State& state) {
 template <class Coop>
 GSHMEM_FN int quiet_status(Coop coop, const State& state, const char* call) {
   coop.sync();
-  fence_complete_system();
   bool good = true;
-  if (state.nic.queues) good = nic::quiet_noted(coop, state, call);
+  if (state.nic.queues) {
+    good = nic::quiet<nic::Stores::kComplete>(coop, state, call, nic::QuietEnd::kNote);
+  } else {
+    fence_complete_system();
+  }
   if (load_acquire(&state.control->stop) != 0) good = false;
   return coop.any(!good) ? fault_code(state) : GSHMEMX_SUCCESS;
 }

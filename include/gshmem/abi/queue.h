@@ -141,15 +141,15 @@ struct QueueTraits {
 /// because atomics that two NICs execute are not atomic to each other. Initiators are `count` =
 /// per_pe queues, each with a view for each PE, and their numbers are those of PE 0's views.
 struct alignas(16) NicView {
-  // Loaded together.
+  // Loaded together, in 32 bytes, by all calls and by quiet.
   const QueueView* queues = nullptr;  ///< null: no network path
   QueueCursor* cursors = nullptr;     ///< for all queues, in the same order
   std::uint32_t* used = nullptr;      ///< bitmap: queues that have ever been written to
+  std::uint32_t count = 0;            ///< number of all queues
+  std::uint32_t flags = 0;            ///< NicFlags
   FirstUse* first_use = nullptr;  ///< for all queues, in the same order; null: all are connected
   std::uint32_t per_pe = 0;
-  std::uint32_t count = 0;  ///< number of all queues
   QueueMap map = QueueMap::kBlock;
-  std::uint32_t flags = 0;  ///< NicFlags
   // Loaded together.
   std::uint32_t max_message = 0;  ///< maximum size of one WQE in bytes
   std::uint32_t traits = 0;       ///< QueueTraits

@@ -11,7 +11,8 @@
 
 namespace gshmem::abi {
 
-static_assert(offsetof(NicView, cursors) == 8 && offsetof(NicView, max_message) % 16 == 0);
+static_assert(offsetof(NicView, cursors) == 8 && offsetof(NicView, first_use) == 32 &&
+              offsetof(NicView, max_message) % 16 == 0);
 static_assert(std::is_trivially_copyable_v<QueueView> && std::is_trivially_copyable_v<NicView>);
 static_assert(sizeof(NicView) == 80);
 

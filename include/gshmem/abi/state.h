@@ -119,9 +119,9 @@ struct alignas(16) DeviceState {
   /// For mapped PEs; without a network atomics to other PEs are an error.
   AmoPath amo_path = AmoPath::kInPlace;
 
+  NicView nic;
   Control* control = nullptr;    ///< host memory, mapped
   std::uint64_t timeout_ns = 0;  ///< limit of every wait; 0 = none
-  NicView nic;
   /// kMaxContexts entries, for kernels and for host threads (the same in CPU mode).
   const ContextEntry* contexts = nullptr;
   const ContextEntry* host_contexts = nullptr;
@@ -146,7 +146,8 @@ struct alignas(16) DeviceState {
   const LocalTable* local = nullptr;
 };
 static_assert(std::is_trivially_copyable_v<DeviceState>);
-static_assert(sizeof(DeviceState) == 240 && offsetof(DeviceState, heap) % 16 == 0);
+static_assert(sizeof(DeviceState) == 240 && offsetof(DeviceState, heap) % 16 == 0 &&
+              offsetof(DeviceState, nic) % 32 == 0);
 
 /// The symbol gshmemi_device_state of kernels. In every version its last word is the number, and
 /// the rest is the state, so the library can tell another version before it writes one.
