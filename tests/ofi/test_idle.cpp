@@ -4,6 +4,7 @@
 #include "tests/sanitizers/sanitizers.h"
 #include "tests/capture.h"
 #include "transport/ofi/fabric.h"
+#include "transport/ofi/idle_wait.h"
 #include "transport/ofi/ofi_nic.h"
 #include "transport/ofi/provider.h"
 
@@ -22,6 +23,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstring>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -97,6 +99,22 @@ TEST_CASE("executors spin if each has three cores among those that share them", 
   CHECK(polling_of({{0, 0, 6}, {0, 0, 6}}) == All{"spin", "spin"});
   CHECK(polling_of({{0, 0, 5}, {0, 8, 5}, {0, 16, 2}}) == All{"spin", "spin", "sleep"});
   CHECK(polling_of({{0, 0, 5}, {1, 0, 5}}) == All{"spin", "spin"});
+}
+
+TEST_CASE("an executor without work sleeps longer and longer, at most 100 us", "[ofi]") {
+  using namespace std::chrono_literals;
+  int rounds = 0;
+  std::chrono::nanoseconds idle = 300us;
+  while (idle < 10ms) {
+    const std::optional<long> sleep = ofi::idle_wait_ns(ofi::Polling::kSleep, idle);
+    REQUIRE(sleep);
+    CHECK((*sleep > 0 && *sleep <= 100'000));
+    CHECK(*sleep <= idle.count() / 10);  // what comes meanwhile is not delayed by much
+    idle += std::chrono::nanoseconds(*sleep);
+    ++rounds;
+  }
+  CHECK(rounds < 200);
+  CHECK(ofi::idle_wait_ns(ofi::Polling::kSleep, 1h) == 100'000);
 }
 
 TEST_CASE("idle executors burn no CPU and wake up fast", "[ofi]") {

@@ -6,6 +6,7 @@
 #include <sched.h>
 #include <time.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <thread>
@@ -18,8 +19,12 @@ using std::chrono::microseconds;
 // A yield gives the core to the thread that waits for the last operation, or to the other side of
 // the connection. Spinning for 20 us first took 85 us for the round trip of a signal instead of 50
 // (tcp, two PEs on two cores). On a free core a yield takes less than a microsecond.
-constexpr microseconds kYield{300}, kDoze{20'000}, kIdle{500'000};
-constexpr long kDozeNs = 20'000, kSleepNs = 60'000, kIdleNs = 100'000;
+constexpr microseconds kYield{300};
+// A sleep lasts a sixteenth of the time without work, so it delays what comes by little. With
+// sleeps of 20 us for the first 20 ms, three PEs on two busy cores spent most of their time on
+// empty rounds.
+constexpr int kIdlePerSleep = 16;
+constexpr long kShortestNs = 20'000, kLongestNs = 100'000;
 
 /// A core for the executor, one for the PE, and one for everything else.
 constexpr double kCoresToSpin = 3;
@@ -48,8 +53,9 @@ Cores own_cores() {
 std::optional<long> idle_wait_ns(Polling polling, Clock::duration idle) {
   if (polling == Polling::kSpin) return std::nullopt;
   if (idle < kYield) return 0;
-  if (idle < kDoze) return kDozeNs;
-  return idle < kIdle ? kSleepNs : kIdleNs;
+  const long share =
+      std::chrono::duration_cast<std::chrono::nanoseconds>(idle).count() / kIdlePerSleep;
+  return std::clamp(share, kShortestNs, kLongestNs);
 }
 
 void idle_wait(Polling polling, Clock::duration idle) {
