@@ -5,7 +5,8 @@ Usage: mutate.py --compiler CXX --catch LIBRARY... --machine LIBRARY [--include 
                  [--all | --sample N [--seed S] | NAME...]
 LIBRARY is what the tests are linked with. A sample is chosen by the seed, which is printed; by
 default it is the day, so that days take turns. That the texts of all mutations are still in the
-sources is checked in every run.
+sources is checked in every run. --all and names first run the tests without a bug; of a sample
+ctest runs them.
 
        mutate.py --connections N --build FOLDER [--seed S] [NAME...]
        mutate.py --seeded N --build FOLDER [--seed S] [NAME...]
@@ -156,7 +157,8 @@ def main():
     chosen = choose(options)
     with tempfile.TemporaryDirectory() as folder:
         tests = Tests(options, folder)
-        for test in sorted({mutation.test.partition(":")[0] for mutation in chosen}):
+        by_hand = options.all or options.names
+        for test in sorted({mutation.test.partition(":")[0] for mutation in chosen if by_hand}):
             status, output = tests.run(test)
             print(f"without a bug: {test} {'passes' if status == 0 else 'FAILS'}", flush=True)
             if status != 0:
