@@ -2,8 +2,9 @@
 # vm.sh FOLDER JOB SECONDS: boots a virtual machine with a kernel of Debian, runs JOB/run.sh in it as root and exits
 # with its status; exits with 77 and a reason if that is not possible. The machine sees the files of this one (9p,
 # read-only below a tmpfs), so that every program built here runs there, and JOB at /run/job, writable. It has the
-# modules of Soft-RoCE and no network besides the one that the job makes. It is emulated (TCG): nested KVM may
-# begin and then hang. FOLDER keeps the kernel for the next run. After SECONDS the machine is switched off: status 124.
+# modules of Soft-RoCE and no network besides the one that the job makes. It is emulated (TCG), because nested KVM may
+# begin and then hang; RDMA_VM_ACCEL=kvm uses KVM. FOLDER keeps the kernel for the next run. After SECONDS the machine is
+# switched off: status 124.
 set -u
 folder=$(mkdir -p "$1" && cd "$1" && pwd)
 job=$(cd "$2" && pwd)
@@ -111,7 +112,7 @@ fi
 exec 7>&-
 
 rm -f "$job/status"
-timeout -k 5 "$seconds" qemu-system-x86_64 -machine q35 -accel tcg,thread=multi -cpu max -smp 2 -m 1G \
+timeout -k 5 "$seconds" qemu-system-x86_64 -machine q35 -accel "${RDMA_VM_ACCEL:-tcg,thread=multi}" -cpu max -smp 2 -m 1G \
   -nographic -no-reboot -nodefaults -serial stdio -nic none -kernel "$folder/vmlinuz" -initrd "$folder/initrd.gz" \
   -append "console=ttyS0 quiet panic=-1 mitigations=off" \
   -fsdev local,id=r,path=/,security_model=none,readonly=on,multidevs=remap \
