@@ -263,12 +263,14 @@ void test_local_in_kernels(Pe& pe, const Parts& parts, Scope scope) {
     SPMD_EQ(pe, gshmemx_buffer_register(local + at, part), 0);
   SymmetricArray<gshmemx_piece_t> list(memory.count());
   for (const ListOp op : kListOps) {
-    memory.begin(pe);
     std::uint8_t* const source = gets(op) ? memory.source() : local;
     std::uint8_t* const dest = gets(op) ? local : memory.dest();
     user.write(0, gets(op) ? std::vector<std::uint8_t>(memory.side(), kOld)
                            : ListMemory::bytes_of(pe, pe.me(), memory.side()));
     list.write(memory.pieces(dest, source), pe.me());
+    // The barrier comes last: copies wait for kernels of other PEs of this process on this GPU, and
+    // those wait for this PE.
+    memory.begin(pe);
     pe.run(one_group(pe, scope), CallInKernel{},
            ListArguments{op, scope, list.data(), memory.count(), memory.signal(), memory.calls(),
                          source, dest, memory.expected_bytes(), memory.side(),
