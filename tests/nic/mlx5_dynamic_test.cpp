@@ -2,6 +2,7 @@
 // and entries of an initiator to several PEs. PEs are threads.
 #include "bootstrap/bootstrap.h"
 #include "tests/nic/mlx5_pe.h"
+#include "transport/nic/mlx5/connection.h"
 #include "transport/nic/nic.h"
 
 #include <catch2/catch.hpp>
@@ -177,6 +178,32 @@ TEST_CASE("a_vector_has_the_key_the_target_and_its_port") {
     demand((vector[28] & 0x40) != 0, "there is a GID");
     demand(std::any_of(&vector[32], &vector[48], [](int byte) { return byte != 0; }), "a GID");
   });
+}
+
+TEST_CASE("a_target_that_differs_is_an_error_that_names_its_pe") {
+  const auto text_with = [](const std::function<void(mlx5::ConnectWire&)>& change) {
+    std::string text;
+    const auto boots = bootstrap::create_threads(1, 60);
+    const NicList nics = open_soft({.config = dynamic_on("=mlx5_0"), .boot = *boots[0]});
+    ConnectInfo target = nics[0]->make_target(kKey);
+    mlx5::ConnectWire wire;
+    std::memcpy(&wire, target.data(), sizeof(wire));
+    change(wire);
+    std::memcpy(target.data(), &wire, sizeof(wire));
+    try {
+      (void)nics[0]->vector_to(7, target);
+    } catch (const Error& error) {
+      text = error.what();
+    }
+    return text;
+  };
+  CHECK(text_with([](mlx5::ConnectWire&) {}).empty());
+  const std::string mtu = text_with([](mlx5::ConnectWire& wire) { wire.mtu = IBV_MTU_512; });
+  CHECK_THAT(mtu, Catch::Contains("GSHMEM_CONNECT=dc: PE 7 has an MTU of 512, and this PE's"));
+  CHECK_THAT(mtu, Catch::Contains("use GSHMEM_CONNECT=init"));
+  CHECK_THAT(text_with([](mlx5::ConnectWire& wire) { wire.log_reads_in = 1; }),
+             Catch::Contains("PE 7 has a number of READs that it answers at a time "
+                             "(log_max_ra_res_qp) of 2"));
 }
 
 TEST_CASE("a_target_does_not_answer_a_wrong_key") {

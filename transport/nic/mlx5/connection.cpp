@@ -202,7 +202,7 @@ void Connection::make_ready() {
                       .roce_v2 = ethernet && device_.gid.kind == GidKind::kRoceV2,
                       .gid_index = ethernet ? static_cast<std::uint32_t>(device_.gid.index) : 0};
   modify_qp(device_.api, qp_, "INIT2RTR", encode_rtr(qp_.number, ready));
-  to_rts(device_.caps.log_reads_in);  // all devices of a job are alike (docs/limits.md)
+  to_rts(device_.caps.log_reads_in);  // as many as each target answers (Mlx5Nic::vector_to)
 }
 
 void Connection::to_rts(std::uint32_t log_reads_in) {

@@ -20,6 +20,20 @@ namespace {
 /// Returns GSHMEM_NICS_PER_PE, where 0 means one.
 int ports_wanted(const Config& config) { return std::max(config.nics_per_pe, 1); }
 
+/// A connection takes the smaller value of its two ends. An initiator has one for all targets.
+void require_alike(const Device& device, const ConnectWire& target, int pe) {
+  const auto need = [&](std::uint32_t theirs, std::uint32_t mine, const char* what) {
+    require(theirs == mine, GSHMEMX_ERROR_CONFIG,
+            strprintf("GSHMEM_CONNECT=dc: PE %d has %s of %u, and this PE's %s has %u; use "
+                      "GSHMEM_CONNECT=init, or choose ports that are alike by GSHMEM_NIC_DEVICES",
+                      pe, what, theirs, device.describe().c_str(), mine));
+  };
+  // ibv_mtu counts powers of two from 256 bytes = 1 on.
+  need(128u << target.mtu, 128u << device.port_attributes.active_mtu, "an MTU");
+  need(1u << target.log_reads_in, 1u << std::min(device.caps.log_reads_in, 7u),
+       "a number of READs that it answers at a time (log_max_ra_res_qp)");
+}
+
 DeviceWish wish_of(const OpenOptions& options) {
   return {.config = options.config, .gpu_pci = options.gpu_pci, .local_rank = options.local_rank};
 }
@@ -168,6 +182,7 @@ ConnectInfo Mlx5Nic::make_target(std::uint64_t key) {
 abi::AddressVector Mlx5Nic::vector_to(int pe, const ConnectInfo& target) {
   require(target_.has_value(), GSHMEMX_ERROR_INTERNAL, "vector_to before make_target");
   const ConnectWire there = read_connect_info(target, device_, pe);
+  require_alike(device_, there, pe);
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     targets_[pe] = there;
