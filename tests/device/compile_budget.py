@@ -14,7 +14,7 @@ import sys
 import tempfile
 
 KERNEL = "#include <nvshmem.h>\n__global__ void kernel(int* to, int value, int pe) { nvshmem_int_p(to, value, pe); }\n"
-LIMITS = {"lines of headers": 9900, "functions": 38, "lines of PTX": 4800}
+LIMITS = {"lines of headers": 9800, "functions": 38, "lines of PTX": 4800}
 
 
 def lines_of_headers(text, folders):

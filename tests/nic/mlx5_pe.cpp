@@ -1,4 +1,5 @@
 #include "tests/nic/mlx5_pe.h"
+#include "tests/nic/atomic_segments.h"
 #include "tests/nic/soft_findings.h"
 
 #include <sys/mman.h>

@@ -1,4 +1,5 @@
 #include "tests/ofi/client.h"
+#include "tests/nic/atomic_segments.h"
 #include "tests/patience.h"
 
 #include <atomic>

@@ -3,6 +3,8 @@
 // it.
 #include <gshmem/abi/mlx5.h>
 
+#include "../nic/atomic_segments.h"
+
 #include <catch2/catch.hpp>
 
 #include <infiniband/mlx5dv.h>
@@ -51,7 +53,6 @@ SAME_OFFSET(CompletionEntry, wqe_counter, mlx5_cqe64, wqe_counter);
 SAME_OFFSET(CompletionEntry, signature, mlx5_cqe64, signature);
 SAME_OFFSET(CompletionEntry, op_own, mlx5_cqe64, op_own);
 static_assert(abi::kCompletionWordOffset == offsetof(mlx5_cqe64, wqe_counter));
-static_assert(abi::kSyndromeWordOffset + 3 == offsetof(mlx5_err_cqe, syndrome));
 
 static_assert(offsetof(abi::DoorbellRecord, receive) == 4 * MLX5_RCV_DBR);
 static_assert(offsetof(abi::DoorbellRecord, send) == 4 * MLX5_SND_DBR);

@@ -98,41 +98,16 @@ struct InlineHeader {
   Be32 bytes;  ///< kInlineMarker | length
 };
 inline constexpr std::uint32_t kInlineMarker = 0x80000000;
-struct AtomicSegment {
-  Be64 swap_or_add;
-  Be64 compare;
-};
-struct MaskedAdd4Segment {
-  Be32 add, boundary;
-  std::uint64_t reserved = 0;
-};
-struct MaskedAdd8Segment {
-  Be64 add, boundary;
-};
-struct MaskedSwap4Segment {
-  Be32 swap, compare, swap_mask, compare_mask;
-};
-struct MaskedSwap8Segment {
-  Be64 swap, compare, swap_mask, compare_mask;
-};
 static_assert(sizeof(ControlSegment) == 16 && offsetof(ControlSegment, flags) == 11);
 static_assert(sizeof(RemoteSegment) == 16 && offsetof(RemoteSegment, key) == 8);
 static_assert(sizeof(DataSegment) == 16 && offsetof(DataSegment, address) == 8);
-static_assert(sizeof(InlineHeader) == 4 && sizeof(AtomicSegment) == 16);
-static_assert(sizeof(MaskedAdd4Segment) == 16 && sizeof(MaskedAdd8Segment) == 16);
-static_assert(sizeof(MaskedSwap4Segment) == 16 && sizeof(MaskedSwap8Segment) == 32);
+static_assert(sizeof(InlineHeader) == 4);
 
 /// The doorbell record of a queue pair: two words, each a count of entries modulo 2^16.
 struct DoorbellRecord {
   Be32 receive, send;
 };
 static_assert(sizeof(DoorbellRecord) == 8 && offsetof(DoorbellRecord, send) == 4);
-
-/// The offset of the doorbell register in a UAR page (MLX5 BlueFlame register 0).
-inline constexpr std::uint32_t kUarDoorbellOffset = 0x800;
-/// The offset of the doorbell register for queue pairs without a doorbell record (DOCA GPUNetIO,
-/// doca_verbs_uar.cpp).
-inline constexpr std::uint32_t kUarNoRecordOffset = 0x600;
 
 /// Returns the big-endian word `index << 8`, with the index of an entry modulo 2^16.
 GSHMEM_ABI_FN std::uint32_t index_bytes(std::uint32_t index) {
@@ -169,8 +144,6 @@ static_assert(sizeof(CompletionEntry) == 64 && offsetof(CompletionEntry, syndrom
 static_assert(offsetof(CompletionEntry, wqe_counter) == 60 &&
               offsetof(CompletionEntry, op_own) == 63);
 inline constexpr std::uint32_t kCompletionWordOffset = 60;
-/// The offset of the four bytes 52..55 of an error.
-inline constexpr std::uint32_t kSyndromeWordOffset = 52;
 
 /// MLX5_CQE_*
 enum class CompletionOpcode : std::uint8_t { kRequester = 0, kRequesterError = 13, kInvalid = 15 };

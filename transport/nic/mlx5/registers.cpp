@@ -10,6 +10,8 @@ namespace {
 // MLX5DV_UAR_ALLOC_TYPE_NC_DEDICATED of newer rdma-core (mlx5dv.h); older libraries refuse it.
 constexpr std::uint32_t kUarDedicated = 1u << 31;
 constexpr std::uintptr_t kUarBytes = 4096;  // MLX5_ADAPTER_PAGE_SIZE of rdma-core
+// The register for queue pairs without a doorbell record (DOCA GPUNetIO, doca_verbs_uar.cpp).
+constexpr std::uintptr_t kUarNoRecordOffset = 0x600;
 
 constexpr char kAdvice[] =
     "when doorbell pages have run out: other processes of the device hold them, or it is a virtual "
@@ -59,7 +61,7 @@ std::uint64_t* DoorbellRegisters::doorbell_of(const Device& device, const mlx5dv
   auto address = reinterpret_cast<std::uintptr_t>(bell.reg_addr);
   // The address of the UAR that contains the register. base_addr is a page of the host, which may
   // hold several UARs.
-  if (device.caps.no_record) address = address / kUarBytes * kUarBytes + abi::kUarNoRecordOffset;
+  if (device.caps.no_record) address = address / kUarBytes * kUarBytes + kUarNoRecordOffset;
   return reinterpret_cast<std::uint64_t*>(address);
 }
 
