@@ -41,7 +41,7 @@ CONNECTIONS = [
     Connection("unreliable_connection", COMMANDS, "prm::kServiceDci : prm::kServiceRc);",
                "prm::kServiceDci : 1);"),
     Connection("key_without_remote_write", MEMORY, "access |= IBV_ACCESS_REMOTE_WRITE | IBV", "access |= IBV"),
-    Connection("key_without_atomics", MEMORY, "IBV_ACCESS_REMOTE_READ |\n               IBV_ACCESS_REMOTE_ATOMIC;",
+    Connection("key_without_atomics", MEMORY, "IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;",
                "IBV_ACCESS_REMOTE_READ;"),
     Connection("wait_for_answers_without_end", CONNECTION,
                ".ack_timeout = static_cast<std::uint32_t>(config.ib_timeout)", ".ack_timeout = 0"),
