@@ -91,8 +91,9 @@ Nic::Limits Mlx5Nic::limits() const {
   // Its writes to the heap go one way, but the GPU shows them to kernels in any order.
   if (use_.heap_kind == MemoryKind::kGpu && !use_.gpu_orders_writes)
     limits.flags |= abi::kNicInboundTrails;
-  // The NIC recovers by the record. A host thread stores the record before the doorbell (rdma-core
-  // providers/mlx5/qp.c, post_send_db), a kernel after it (device/network/queue.h, queue_ring).
+  // The NIC recovers by the record. Verbs store the record before the doorbell (rdma-core
+  // providers/mlx5/qp.c, post_send_db); with a register queue_ring rings before it, too
+  // (device/network/queue.h).
   if (!device_.caps.no_record) limits.flags |= abi::kNicReadsRecord;
   limits.registers = limits.first_use = limits.dynamic = true;
   limits.max_message = 1u << kLogMessageMax;
