@@ -6,8 +6,9 @@
 // PREFIX/lib/gshmem/nvshmem/include.
 #pragma once
 
-// Units that nvcc compiles have only NVSHMEM's names of functions for kernels.
-#if defined(__CUDACC__) && !(defined(GSHMEM_PLAIN_FUNCTIONS) && GSHMEM_PLAIN_FUNCTIONS)
+// Units that have the functions for kernels inline have only NVSHMEM's names of them.
+#if (defined(__CUDACC__) && !(defined(GSHMEM_PLAIN_FUNCTIONS) && GSHMEM_PLAIN_FUNCTIONS)) || \
+    (defined(__cplusplus) && defined(GSHMEM_CHECK_ORDER))
 #define GSHMEM_WITHOUT_DEVICE_FUNCTIONS
 #endif
 #include <gshmem/gshmem.h>
