@@ -34,19 +34,29 @@ def start(pes: int, arguments: list[str]) -> list[subprocess.Popen[bytes]]:
             for pe in range(pes)]
 
 
+def poll(processes: list[subprocess.Popen[bytes]]) -> tuple[bool, int]:
+    """Does one still run, and the status of one that has failed, else 0.
+
+    A signal comes before a status: the others fail because that process is gone.
+    """
+    codes = [process.poll() for process in processes]
+    return None in codes, min(filter(None, codes), key=lambda code: code > 0, default=0)
+
+
 def run(pes: int, arguments: list[str]) -> int:
     """The status of the first process that fails, else 0."""
     processes = start(pes, arguments)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     status = 0
     try:
-        while not status and any(process.poll() is None for process in processes):
+        running, status = poll(processes)
+        while running and not status:
             time.sleep(0.01)
-            status = next((process.returncode for process in processes if process.returncode), 0)
-        status = status or next((process.returncode for process in processes if process.returncode), 0)
+            running, status = poll(processes)
         grace = time.monotonic() + 5  # the others have a reason to tell, too
-        while status and time.monotonic() < grace and any(process.poll() is None for process in processes):
+        while running and time.monotonic() < grace:
             time.sleep(0.01)
+            running, _ = poll(processes)
     except KeyboardInterrupt:
         status = 128 + signal.SIGINT
     finally:

@@ -1,5 +1,6 @@
 """A PE of a job over the Python package: every kind of call, and what it raises. `python -m gshmem -n N job.py`."""
 import array
+import subprocess
 import sys
 import types
 import weakref
@@ -143,4 +144,11 @@ kept, many = weakref.ref(many), None
 g.finalize()
 equal(kept(), None)
 raises(ValueError, "given back", b.tolist)
+
+# The launcher has the status of the PE that failed first, and ends the others: PE 0 is in no call, or fails because PE 1 is gone.
+if me == 0:
+    for way, of_0, want in (("sys.exit(3)", "time.sleep(60)", 3), ("os.kill(os.getpid(), 9)", "gshmem.barrier_all()", 137)):
+        program = f"import gshmem, os, sys, time; gshmem.init(); {way} if gshmem.my_pe() else {of_0}; print('it goes on')"
+        done = subprocess.run([sys.executable, "-m", "gshmem", "-n", "2", "-c", program], capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stdout) == (want, ""), done
 sys.stdout.write(f"PE {me} of {n}: passed\n")
