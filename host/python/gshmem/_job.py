@@ -6,7 +6,7 @@ import os
 from typing import Any, Optional
 
 from . import _memory
-from ._library import check, function, initialized, raise_fault, require
+from ._library import check, function, initialized, integer, raise_fault, require
 
 _WITH_UNIQUEID = 8  # gshmemx_init_flags
 UID_BYTES = 128
@@ -43,19 +43,27 @@ def init(*, uid: Optional[bytes] = None, rank: Optional[int] = None, size: Optio
     `device` is the GPU of this PE (by default the current one, else by the rank on the host), `heap` the bytes that its
     heap begins with (GSHMEM_SYMMETRIC_SIZE). Faults become exceptions: GSHMEM_FAULT is "report" where it is not set.
     """
+    heap = integer("init", "heap", heap, _memory.UINT64)
+    device = -1 if device is None else integer("init", "device", device, _memory.INT)
     if comm is not None:
         if uid is not None or rank is not None or size is not None:
             raise ValueError("comm says rank and size, and makes an id: pass it alone")
+        if not all(hasattr(comm, name) for name in ("Get_rank", "Get_size", "bcast")):
+            raise TypeError(f"init: comm = {comm!r} is not a communicator with Get_rank(), Get_size() and bcast()")
         rank, size = comm.Get_rank(), comm.Get_size()
         uid = comm.bcast(get_uniqueid() if rank == 0 else None, 0)
     elif (uid is None) != (rank is None) or (uid is None) != (size is None):
         raise ValueError("uid, rank and size are passed together")
     attr = _InitAttr(version=_VERSION, args_version=_VERSION, uid=_UniqueIdArgs(version=1), thread_rank=-1,
-                     device=-1 if device is None else device, heap=heap)
+                     device=device, heap=heap)
     flags = 0
     if uid is not None:
+        if not isinstance(uid, bytes):
+            raise TypeError(f"init: uid = {uid!r} is not the bytes that get_uniqueid() gave")
         if len(uid) != UID_BYTES:
             raise ValueError(f"uid has {len(uid)} bytes: pass what get_uniqueid() gave, {UID_BYTES} bytes")
+        size = integer("init", "size", size, (1, _memory.INT[1]))
+        rank = integer("init", "rank", rank, (0, size - 1))
         memory = ctypes.create_string_buffer(uid, UID_BYTES)
         attr.uid = _UniqueIdArgs(1, ctypes.addressof(memory), rank, size)
         flags = _WITH_UNIQUEID
@@ -89,7 +97,7 @@ def finalize() -> None:
 def global_exit(status: int) -> None:
     """Ends the job on all PEs with `status`; does not return."""
     require()
-    function("gshmem_global_exit", None, ctypes.c_int)(status)
+    function("gshmem_global_exit", None, ctypes.c_int)(integer("global_exit", "status", status, _memory.INT))
 
 
 def my_pe() -> int:

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import operator
 import os
 from pathlib import Path
 from typing import Any, Optional
@@ -82,6 +83,22 @@ def check(status: int, what: str, why: str = "") -> None:
     if fault is not None:
         raise fault
     raise Error(f"{what}: {status_text(status) if status > 0 else 'failed'}: {why or 'the log says why'}", status)
+
+
+def integer(call: str, argument: str, value: Any, bounds: tuple[int, int], accepted: str = "") -> int:
+    """`value`, which is to be within `bounds`, both included: ctypes would cut off what does not fit.
+
+    Otherwise the exception names `call`, `argument`, the value, and what is `accepted`.
+    """
+    first, last = bounds
+    wrong: type[Exception] = ValueError
+    try:
+        number = operator.index(value)
+        if first <= number <= last:
+            return number
+    except TypeError:
+        wrong = TypeError
+    raise wrong(f"{call}: {argument} = {value!r} is not {accepted or f'an integer in {first} .. {last}'}")
 
 
 def initialized() -> bool:

@@ -10,7 +10,7 @@ import functools
 import math
 from typing import Any, Callable, Iterator, NamedTuple, Optional, Sequence, Union
 
-from ._library import Error, check, function, raise_fault, require
+from ._library import Error, check, function, integer, raise_fault, require
 
 
 class DType(NamedTuple):
@@ -22,6 +22,12 @@ class DType(NamedTuple):
     dlpack: tuple[int, int]       #: code and bits
     typestr: Optional[str]        #: of the array interfaces
 
+    @property
+    def bounds(self) -> tuple[int, int]:
+        """The first and last number of an integer type."""
+        bits = 8 * self.itemsize
+        return (0, (1 << bits) - 1) if self.name.startswith("u") else (-(1 << (bits - 1)), (1 << (bits - 1)) - 1)
+
 
 DTYPES = {d.name: d for d in (
     *(DType(f"int{n}", f"int{n}", n // 8, getattr(ctypes, f"c_int{n}"), (0, n), f"<i{n // 8}") for n in (8, 16, 32, 64)),
@@ -32,6 +38,8 @@ DTYPES = {d.name: d for d in (
     DType("float64", "double", 8, ctypes.c_double, (2, 64), "<f8"),
     DType("bool", "uint8", 1, ctypes.c_bool, (6, 8), "|b1"),
 )}
+INT, UINT64 = DTYPES["int32"].bounds, DTYPES["uint64"].bounds
+_MOST = DTYPES["int64"].bounds[1]  # of elements and bytes
 _BY_TYPESTR = {d.typestr.lstrip("<|"): d for d in DTYPES.values() if d.typestr}
 
 
@@ -241,14 +249,15 @@ class SymmetricArray:
     def reshape(self, *shape: int) -> "SymmetricArray":
         """The same memory in another shape."""
         self._memory()
-        if math.prod(shape) != self.size:
-            raise ValueError(f"{self.size} elements have no shape {shape}")
-        return SymmetricArray(self.address, tuple(shape), self.dtype, self.gpu, self._root, self._of_peer)
+        lengths = _lengths("SymmetricArray.reshape", shape, 0)
+        if math.prod(lengths) != self.size:
+            raise ValueError(f"{self.size} elements have no shape {lengths}")
+        return SymmetricArray(self.address, lengths, self.dtype, self.gpu, self._root, self._of_peer)
 
     def peer(self, pe: int) -> Optional["SymmetricArray"]:
         """This array on PE `pe`, for loads and stores; None where its memory is not mapped here."""
         self._memory()
-        check_pe(pe)
+        pe = pe_of("SymmetricArray.peer", pe)
         address = function("gshmem_ptr", ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int)(self.address, pe)
         raise_fault()
         return SymmetricArray(address, self.shape, self.dtype, _gpu_of(address), self._root, of_peer=True) if address else None
@@ -320,20 +329,28 @@ def _jobs_end() -> None:
         call()
 
 
-def check_pe(pe: int, n_pes: Optional[int] = None) -> None:
-    """Raises for a number that no PE has; the library would count it as a fault, which ends a PE's work."""
+def pe_of(call: str, pe: Any, n_pes: Optional[int] = None, argument: str = "pe") -> int:
+    """The number of a PE. The library would count another one as a fault, which ends a PE's work."""
     n_pes = function("gshmem_n_pes", ctypes.c_int)() if n_pes is None else n_pes
-    if not 0 <= pe < n_pes:
-        raise ValueError(f"pe = {pe} is outside of 0 .. {n_pes - 1}")
+    return integer(call, argument, pe, (0, n_pes - 1))
 
 
-def _allocate(shape: Union[int, Sequence[int]], dtype: Any, zero: bool) -> SymmetricArray:
+def _lengths(call: str, shape: Any, least: int) -> tuple[int, ...]:
+    """The lengths of the axes: those that `shape` has, or the one that it is."""
+    bounds = least, _MOST
+    try:
+        given = tuple(shape)
+    except TypeError:
+        return (integer(call, "shape", shape, bounds, f"a length in {least} .. {_MOST}, or a sequence of lengths"),)
+    return tuple(integer(call, f"shape[{axis}]", length, bounds) for axis, length in enumerate(given))
+
+
+def _allocate(call: str, shape: Union[int, Sequence[int]], dtype: Any, zero: bool) -> SymmetricArray:
     require()
     kind = dtype_of(dtype)
-    lengths = (shape,) if isinstance(shape, int) else tuple(shape)
+    lengths = _lengths(call, shape, 1)
     count = math.prod(lengths)
-    if count < 1 or min(lengths, default=1) < 1:
-        raise ValueError(f"shape {lengths}: a symmetric array has at least one element")
+    integer(call, f"the number of bytes of shape {lengths}", count * kind.itemsize, (1, _MOST))
     new = function("gshmem_calloc", ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t) if zero else None
     address = (new(count, kind.itemsize) if new else
                function("gshmem_malloc", ctypes.c_void_p, ctypes.c_size_t)(count * kind.itemsize))
@@ -349,12 +366,12 @@ def empty(shape: Union[int, Sequence[int]], dtype: Any = "float32") -> Symmetric
 
     `dtype` is a name ("float32", "bfloat16", "int64", ...) or a type of numpy or torch.
     """
-    return _allocate(shape, dtype, zero=False)
+    return _allocate("empty", shape, dtype, zero=False)
 
 
 def zeros(shape: Union[int, Sequence[int]], dtype: Any = "float32") -> SymmetricArray:
     """Collective: as empty(), filled with zeros."""
-    return _allocate(shape, dtype, zero=True)
+    return _allocate("zeros", shape, dtype, zero=True)
 
 
 class Registration:

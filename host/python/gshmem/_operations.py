@@ -10,8 +10,8 @@ import ctypes
 import threading
 from typing import Any, Optional
 
-from ._library import check, function, raise_fault, require
-from ._memory import DType, Memory, check_pe, memory_of, symmetric
+from ._library import check, function, integer, raise_fault, require
+from ._memory import UINT64, DType, Memory, memory_of, pe_of, symmetric
 from ._streams import on_stream
 from ._teams import WORLD, Team
 
@@ -47,13 +47,13 @@ def _fits(dest: Memory, source: Memory, of_dest: int = 1, of_source: int = 1) ->
         raise ValueError(f"dest has {dest.nbytes} bytes; it takes {source.nbytes * of_dest // of_source}")
 
 
-def _transfer(name: str, dest: Memory, source: Memory, pe: int, wait: bool, stream: Any) -> None:
+def _transfer(call: str, dest: Memory, source: Memory, pe: int, wait: bool, stream: Any) -> None:
     _fits(dest, source)
-    check_pe(pe)
+    pe = pe_of(call, pe)
     if not wait and stream is None:
         _pending.buffers.append((dest.owner, source.owner))
-    _call(name if wait else name + "_nbi", (_pointer, _pointer, _size, _int), (dest.address, source.address, source.nbytes, pe),
-          stream)
+    _call(f"{call}mem" if wait else f"{call}mem_nbi", (_pointer, _pointer, _size, _int),
+          (dest.address, source.address, source.nbytes, pe), stream)
 
 
 def put(dest: Any, source: Any, pe: int, *, wait: bool = True, stream: Any = None) -> None:
@@ -62,13 +62,13 @@ def put(dest: Any, source: Any, pe: int, *, wait: bool = True, stream: Any = Non
     wait=False returns at once; `source` is in use until this thread's quiet().
     """
     require()
-    _transfer("putmem", symmetric(dest, "dest"), memory_of(source), pe, wait, stream)
+    _transfer("put", symmetric(dest, "dest"), memory_of(source), pe, wait, stream)
 
 
 def get(dest: Any, source: Any, pe: int, *, wait: bool = True, stream: Any = None) -> None:
     """Copies the symmetric `source` of PE `pe` to `dest`, any memory. wait=False: it is there after quiet()."""
     require()
-    _transfer("getmem", memory_of(dest, writable=True), symmetric(source, "source"), pe, wait, stream)
+    _transfer("get", memory_of(dest, writable=True), symmetric(source, "source"), pe, wait, stream)
 
 
 def _signal(signal: Any) -> int:
@@ -76,6 +76,12 @@ def _signal(signal: Any) -> int:
     if memory.nbytes < 8 or memory.address % 8 or (memory.dtype and memory.dtype.name not in ("uint64", "int64")):
         raise TypeError("signal has to be an array of uint64; its first element is the word")
     return memory.address
+
+
+def _update(call: str, value: int, op: int, pe: int) -> tuple[int, int, int]:
+    """The last arguments of what updates a signal."""
+    return (integer(call, "value", value, UINT64), integer(call, "op", op, (SET, ADD), "gshmem.SET or gshmem.ADD"),
+            pe_of(call, pe))
 
 
 def put_signal(dest: Any, source: Any, signal: Any, value: int, pe: int, *, op: int = SET, wait: bool = True,
@@ -87,23 +93,18 @@ def put_signal(dest: Any, source: Any, signal: Any, value: int, pe: int, *, op: 
     require()
     to, of, word = symmetric(dest, "dest"), memory_of(source), _signal(signal)
     _fits(to, of)
-    check_pe(pe)
-    if op not in (SET, ADD):
-        raise ValueError("op is gshmem.SET or gshmem.ADD")
+    update = _update("put_signal", value, op, pe)
     if not wait and stream is None:
         _pending.buffers.append(of.owner)
     _call("putmem_signal" if wait else "putmem_signal_nbi", (_pointer, _pointer, _size, _pointer, _u64, _int, _int),
-          (to.address, of.address, of.nbytes, word, value, op, pe), stream)
+          (to.address, of.address, of.nbytes, word, *update), stream)
 
 
 def signal_op(signal: Any, value: int, pe: int, *, op: int = SET, stream: Any = None) -> None:
     """Updates the word `signal` of PE `pe` without data."""
     require()
     word = _signal(signal)
-    check_pe(pe)
-    if op not in (SET, ADD):
-        raise ValueError("op is gshmem.SET or gshmem.ADD")
-    _call("signal_op", (_pointer, _u64, _int, _int), (word, value, op, pe), stream, prefix="gshmemx_")
+    _call("signal_op", (_pointer, _u64, _int, _int), (word, *_update("signal_op", value, op, pe)), stream, prefix="gshmemx_")
 
 
 def signal_wait(signal: Any, value: int, *, cmp: int = GE, stream: Any = None) -> Optional[int]:
@@ -113,8 +114,8 @@ def signal_wait(signal: Any, value: int, *, cmp: int = GE, stream: Any = None) -
     """
     require()
     word = _signal(signal)
-    if cmp not in range(6):
-        raise ValueError("cmp is one of gshmem.EQ, NE, GT, LE, LT, GE")
+    value = integer("signal_wait", "value", value, UINT64)
+    cmp = integer("signal_wait", "cmp", cmp, (EQ, GE), "one of gshmem.EQ, NE, GT, LE, LT, GE")
     types = (_pointer, _int, _u64)
     if stream is not None:
         _call("signal_wait_until", types, (word, cmp, value), stream)
@@ -163,7 +164,18 @@ def sync_all(*, stream: Any = None) -> None:
 _INTEGERS = {"int32", "int64", "uint32", "uint64"}
 
 
-def _atomic(name: str, array: Any, pe: int, *values: Any, result: bool) -> Any:
+def _number(call: str, argument: str, value: Any, kind: DType) -> Any:
+    """`value` as an element of `kind`."""
+    if kind.name in _INTEGERS:
+        return integer(call, argument, value, kind.bounds)
+    try:
+        return kind.value(value)
+    except (TypeError, OverflowError) as error:
+        wrong = TypeError if isinstance(error, TypeError) else ValueError
+        raise wrong(f"{call}: {argument} = {value!r} is not a number of {kind.name}") from None
+
+
+def _atomic(name: str, array: Any, pe: int, *, result: bool, **values: Any) -> Any:
     require()
     memory = symmetric(array, "array")
     kind: Optional[DType] = memory.dtype
@@ -175,11 +187,12 @@ def _atomic(name: str, array: Any, pe: int, *values: Any, result: bool) -> Any:
                         + ("" if bits or name == "compare_swap" else ", float32, float64"))
     if memory.nbytes < kind.itemsize:
         raise ValueError("array has no element")
-    check_pe(pe)
+    call = f"atomic_{name}"
+    numbers = [_number(call, argument, value, kind) for argument, value in values.items()]
+    pe = pe_of(call, pe)
     prefix = "gshmemx_" if real and name in ("add", "fetch_add") else "gshmem_"
-    call = function(f"{prefix}{kind.c_name}_atomic_{name}", kind.value if result else None, _pointer,
-                    *[kind.value] * len(values), _int)
-    got = call(memory.address, *values, pe)
+    got = function(f"{prefix}{kind.c_name}_{call}", kind.value if result else None, _pointer,
+                   *[kind.value] * len(numbers), _int)(memory.address, *numbers, pe)
     raise_fault()
     return got
 
@@ -191,42 +204,42 @@ def atomic_fetch(array: Any, pe: int) -> Any:
 
 def atomic_set(array: Any, value: Any, pe: int) -> None:
     """Sets the first element of `array` on PE `pe`."""
-    _atomic("set", array, pe, value, result=False)
+    _atomic("set", array, pe, value=value, result=False)
 
 
 def atomic_swap(array: Any, value: Any, pe: int) -> Any:
     """Sets it, and returns what it was."""
-    return _atomic("swap", array, pe, value, result=True)
+    return _atomic("swap", array, pe, value=value, result=True)
 
 
 def atomic_compare_swap(array: Any, expected: int, value: int, pe: int) -> int:
     """Sets it where it is `expected`, and returns what it was."""
-    return int(_atomic("compare_swap", array, pe, expected, value, result=True))
+    return int(_atomic("compare_swap", array, pe, expected=expected, value=value, result=True))
 
 
 def atomic_add(array: Any, value: Any, pe: int) -> None:
     """Adds to the first element of `array` on PE `pe`."""
-    _atomic("add", array, pe, value, result=False)
+    _atomic("add", array, pe, value=value, result=False)
 
 
 def atomic_fetch_add(array: Any, value: Any, pe: int) -> Any:
     """Adds, and returns what it was."""
-    return _atomic("fetch_add", array, pe, value, result=True)
+    return _atomic("fetch_add", array, pe, value=value, result=True)
 
 
 def atomic_and(array: Any, value: int, pe: int) -> None:
     """Bitwise and, of unsigned integers and of int32 and int64."""
-    _atomic("and", array, pe, value, result=False)
+    _atomic("and", array, pe, value=value, result=False)
 
 
 def atomic_or(array: Any, value: int, pe: int) -> None:
     """Bitwise or."""
-    _atomic("or", array, pe, value, result=False)
+    _atomic("or", array, pe, value=value, result=False)
 
 
 def atomic_xor(array: Any, value: int, pe: int) -> None:
     """Bitwise exclusive or."""
-    _atomic("xor", array, pe, value, result=False)
+    _atomic("xor", array, pe, value=value, result=False)
 
 
 # --- Collectives -------------------------------------------------------------------------------------------------------
@@ -272,7 +285,7 @@ def broadcast(dest: Any, source: Any, root: int, *, team: Team = WORLD, stream: 
     require()
     to, of = symmetric(dest, "dest"), symmetric(source, "source")
     _fits(to, of)
-    check_pe(root, team.n_pes)
+    root = pe_of("broadcast", root, team.n_pes, "root")
     _collective("broadcastmem", team, to, of, of.nbytes, stream, root)
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 import ctypes
 from typing import Any, Optional
 
-from ._library import check, function, require
+from ._library import check, function, integer, require
+from ._memory import INT
 from ._streams import on_stream
 
 _INVALID = -1
@@ -37,12 +38,15 @@ class Team:
     def translate_pe(self, pe: int, to: "Team") -> int:
         """The number in `to` of the member that is number `pe` here; -1 where it is no member."""
         require()
+        pe = integer("Team.translate_pe", "pe", pe, INT)
         translate = function("gshmem_team_translate_pe", ctypes.c_int, *[ctypes.c_int] * 3)
         return int(translate(self.handle, pe, to.handle))
 
     def split_strided(self, start: int, stride: int, size: int) -> Optional["Team"]:
         """Collective over this team: the members start + i * stride, i < size. None on those that are no member."""
         require()
+        start, stride, size = (integer("Team.split_strided", name, value, INT)
+                               for name, value in (("start", start), ("stride", stride), ("size", size)))
         new = ctypes.c_int32(_INVALID)
         split = function("gshmem_team_split_strided", ctypes.c_int, *[ctypes.c_int] * 4, ctypes.c_void_p, ctypes.c_long,
                          ctypes.c_void_p)
@@ -61,6 +65,7 @@ class Team:
     def split_2d(self, xrange: int) -> tuple["Team", "Team"]:
         """Collective over this team: this PE's row and column where member i is at (i % xrange, i // xrange)."""
         require()
+        xrange = integer("Team.split_2d", "xrange", xrange, INT)
         axes = [ctypes.c_int32(_INVALID), ctypes.c_int32(_INVALID)]
         split = function("gshmem_team_split_2d", ctypes.c_int, ctypes.c_int, ctypes.c_int,
                          *[ctypes.c_void_p, ctypes.c_long, ctypes.c_void_p] * 2)

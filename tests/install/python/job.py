@@ -30,6 +30,11 @@ public = {name for name, what in vars(g).items() if name[0] != "_" and not isins
 assert set(g.__all__) == public, set(g.__all__) ^ public
 raises(g.Error, "gshmem.init()", g.my_pe)
 raises(ValueError, "passed together", lambda: g.init(rank=0))
+raises(TypeError, "init: comm = 3 is not a communicator", lambda: g.init(comm=3))
+raises(TypeError, "init: uid = 3 is not the bytes", lambda: g.init(uid=3, rank=0, size=1))
+raises(ValueError, "init: rank = 2 is not an integer in 0 .. 1", lambda: g.init(uid=bytes(128), rank=2, size=2))
+raises(ValueError, "init: heap = -1 is not an integer in 0 .. 18446744073709551615", lambda: g.init(heap=-1))
+raises(TypeError, "init: device = '0' is not", lambda: g.init(device="0"))
 raises(g.Error, "gshmem.init()", lambda: g.module_init(64))
 raises(FileNotFoundError, "no gshmem_sm_1.bc: build gshmem with", lambda: g.get_device_library("bc", 1))
 g.init(heap=64 << 20)
@@ -74,7 +79,7 @@ with g.register(bytes_):
 bytes_.extend(bytes(1 << 20))
 raises(ValueError, "needs no registration", lambda: g.register(big))
 raises(ValueError, "not in the symmetric heap", lambda: g.put(local, a[0], 0))
-raises(ValueError, "pe = -1", lambda: g.put(a, a, -1))
+raises(ValueError, "put: pe = -1", lambda: g.put(a, a, -1))
 raises(ValueError, "dest has 16 bytes; it takes", lambda: g.put(a[0], a, 0))
 raises(TypeError, "no memory", lambda: g.put(a, 3, 0))
 
@@ -89,6 +94,56 @@ equal(g.atomic_compare_swap(b[n - 1], 0, 7, me), 0)
 equal(g.atomic_fetch_add(b[n - 1], 1, me), 7)
 g.atomic_xor(b[n - 1], 1, me)
 equal(b[n - 1].tolist()[0], 9)
+
+# What does not fit, or is no number, has no effect.
+words = {name: g.zeros(1, name) for name in ("int32", "int64", "uint32", "uint64", "float32")}
+for name, value, bounds in (("int32", 1 << 40, "-2147483648 .. 2147483647"), ("int32", 1 << 31, "-2147483648 .. 2147483647"),
+                            ("int64", 1 << 70, "-9223372036854775808 .. 9223372036854775807"), ("uint32", -1, "0 .. 4294967295"),
+                            ("uint64", -1, "0 .. 18446744073709551615")):
+    text = f"value = {value} is not an integer in {bounds}"
+    for call in (g.atomic_set, g.atomic_swap, g.atomic_add, g.atomic_fetch_add, g.atomic_and, g.atomic_or, g.atomic_xor):
+        raises(ValueError, f"{call.__name__}: {text}", lambda: call(words[name], value, me))
+    raises(ValueError, f"atomic_compare_swap: {text}", lambda: g.atomic_compare_swap(words[name], 0, value, me))
+    raises(ValueError, f"expected = {value} is", lambda: g.atomic_compare_swap(words[name], value, 0, me))
+    equal(g.atomic_fetch(words[name], me), 0)
+    last = int(bounds.split()[-1])
+    g.atomic_set(words[name], last, me)
+    equal(g.atomic_swap(words[name], 0, me), last)
+i8, u8, f4 = words["int64"], words["uint64"], words["float32"]
+for value, kind in ((1 << 70, ValueError), (-1, ValueError), (1.5, TypeError)):
+    text = f"value = {value} is not an integer in 0 .. 18446744073709551615"
+    raises(kind, f"put_signal: {text}", lambda: g.put_signal(i8, bytes(range(8)), u8, value, me))
+    raises(kind, f"signal_op: {text}", lambda: g.signal_op(u8, value, me))
+    raises(kind, f"signal_wait: {text}", lambda: g.signal_wait(u8, value, cmp=g.NE))
+members = f"is not an integer in 0 .. {n - 1}"
+for kind, text, call in (
+        (TypeError, "atomic_add: value = 1.5 is not an integer in", lambda: g.atomic_add(i8, 1.5, me)),
+        (TypeError, "atomic_set: value = None is not", lambda: g.atomic_set(i8, None, me)),
+        (TypeError, "atomic_add: value = 'x' is not a number of float32", lambda: g.atomic_add(f4, "x", me)),
+        (ValueError, "is not a number of float32", lambda: g.atomic_add(f4, 1 << 2000, me)),
+        (TypeError, "atomic_fetch: pe = 0.0 is not", lambda: g.atomic_fetch(i8, 0.0)),
+        (TypeError, f"put: pe = 0.5 {members}", lambda: g.put(i8, bytes(range(8)), 0.5)),
+        (TypeError, f"put: pe = None {members}", lambda: g.put(i8, bytes(range(8)), None)),
+        (ValueError, f"get: pe = {n} {members}", lambda: g.get(bytearray(8), i8, n)),
+        (ValueError, f"SymmetricArray.peer: pe = -1 {members}", lambda: i8.peer(-1)),
+        (ValueError, f"broadcast: root = {n} {members}", lambda: g.broadcast(i8, i8, n)),
+        (TypeError, "put_signal: op = 'ADD' is not gshmem.SET or gshmem.ADD",
+         lambda: g.put_signal(i8, bytes(range(8)), u8, 1, me, op="ADD")),
+        (ValueError, "signal_op: op = 99 is not gshmem.SET or gshmem.ADD", lambda: g.signal_op(u8, 1, me, op=99)),
+        (TypeError, "signal_wait: cmp = 2.0 is not one of gshmem.EQ", lambda: g.signal_wait(u8, 0, cmp=2.0)),
+        (TypeError, "Team.split_strided: stride = 'a' is not", lambda: g.WORLD.split_strided(0, "a", 1)),
+        (ValueError, "Team.split_2d: xrange = 4294967297 is not", lambda: g.WORLD.split_2d((1 << 32) + 1)),
+        (TypeError, "Team.translate_pe: pe = '0' is not", lambda: g.WORLD.translate_pe("0", g.WORLD)),
+        (TypeError, "empty: shape[0] = 'x' is not an integer in 1 ..", lambda: g.empty("x")),
+        (TypeError, "zeros: shape[1] = 'a' is not", lambda: g.zeros((2, "a"))),
+        (TypeError, "empty: shape = 2.5 is not a length in 1 .. 9223372036854775807, or a sequence", lambda: g.empty(2.5)),
+        (ValueError, "empty: shape = 0 is not", lambda: g.empty(0)),
+        (ValueError, "zeros: the number of bytes of shape (4611686018427387904, 4) = ", lambda: g.zeros((1 << 62, 4), "int8")),
+        (TypeError, "SymmetricArray.reshape: shape[0] = 1.0 is not", lambda: i8.reshape(1.0)),
+        (TypeError, "global_exit: status = '0' is not", lambda: g.global_exit("0"))):
+    raises(kind, text, call)
+for each in words.values():
+    equal(each.tolist(), [0])
 
 x, y, part = g.zeros(3 * n), g.zeros(3 * n), g.zeros(3)
 raises(TypeError, "dest has float32, source int32", lambda: g.put(x, a, 0))
