@@ -13,7 +13,7 @@ from typing import Any, Optional
 from ._library import check, function, integer, raise_fault, require
 from ._memory import UINT64, DType, Memory, memory_of, pe_of, symmetric
 from ._streams import on_stream
-from ._teams import WORLD, Team
+from ._teams import WORLD, Team, _team_of
 
 EQ, NE, GT, LE, LT, GE = range(6)  #: comparisons of waits
 SET, ADD = 9, 10                   #: what a signal does to its word
@@ -258,6 +258,7 @@ def _collective(stem: str, team: Team, dest: Memory, source: Memory, count: int,
 
 def _reduction(stem: str, dest: Any, source: Any, op: str, team: Team, stream: Any) -> None:
     require()
+    _team_of(stem, team)
     to, of = symmetric(dest, "dest"), symmetric(source, "source")
     kind = to.dtype or of.dtype
     members = team.n_pes if stem == "reducescatter" else 1
@@ -283,6 +284,7 @@ def reducescatter(dest: Any, source: Any, op: str = "sum", *, team: Team = WORLD
 def broadcast(dest: Any, source: Any, root: int, *, team: Team = WORLD, stream: Any = None) -> None:
     """Collective: dest = the source of member `root`, on all."""
     require()
+    _team_of("broadcast", team)
     to, of = symmetric(dest, "dest"), symmetric(source, "source")
     _fits(to, of)
     root = pe_of("broadcast", root, team.n_pes, "root")
@@ -292,6 +294,7 @@ def broadcast(dest: Any, source: Any, root: int, *, team: Team = WORLD, stream: 
 def fcollect(dest: Any, source: Any, *, team: Team = WORLD, stream: Any = None) -> None:
     """Collective: dest = the sources of the members, one after the other."""
     require()
+    _team_of("fcollect", team)
     to, of = symmetric(dest, "dest"), symmetric(source, "source")
     _fits(to, of, of_dest=team.n_pes)
     _collective("fcollectmem", team, to, of, of.nbytes, stream)
@@ -300,6 +303,7 @@ def fcollect(dest: Any, source: Any, *, team: Team = WORLD, stream: Any = None) 
 def alltoall(dest: Any, source: Any, *, team: Team = WORLD, stream: Any = None) -> None:
     """Collective: part i of `source` goes to member i, as the part of `dest` that has this PE's number."""
     require()
+    _team_of("alltoall", team)
     to, of = symmetric(dest, "dest"), symmetric(source, "source")
     _fits(to, of)
     members = team.n_pes

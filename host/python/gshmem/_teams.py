@@ -4,11 +4,21 @@ from __future__ import annotations
 import ctypes
 from typing import Any, Optional
 
-from ._library import check, function, integer, require
+from ._library import check, function, integer, raise_fault, require
 from ._memory import INT
 from ._streams import on_stream
 
 _INVALID = -1
+_PREDEFINED = range(4)  # GSHMEM_TEAM_WORLD .. GSHMEMX_TEAM_SAME_MYPE_NODE
+
+
+def _team_of(call: str, team: Any, argument: str = "team") -> Team:
+    """`team`, which is to be one that was not destroyed."""
+    if not isinstance(team, Team):
+        raise TypeError(f"{call}: {argument} = {team!r} is not a gshmem.Team")
+    if team.handle == _INVALID:
+        raise ValueError(f"{call}: {team!r} was destroyed")
+    return team
 
 
 class Team:
@@ -18,11 +28,16 @@ class Team:
         self.handle = handle  #: a gshmem_team_t
         self._name = name
 
-    def _number(self, what: str) -> int:
+    def _handle(self, call: str) -> int:
         require()
-        number = function(f"gshmem_team_{what}", ctypes.c_int, ctypes.c_int)(self.handle)
+        return _team_of(call, self).handle
+
+    def _number(self, what: str, call: str = "") -> int:
+        call = call or f"Team.{what}"
+        number = function(f"gshmem_team_{what}", ctypes.c_int, ctypes.c_int)(self._handle(call))
         if number < 0:
-            raise ValueError(f"{self!r} is no team of this PE, or destroyed")
+            raise_fault()
+            raise ValueError(f"{call}: {self!r} is not a team of this PE")
         return int(number)
 
     @property
@@ -37,22 +52,22 @@ class Team:
 
     def translate_pe(self, pe: int, to: "Team") -> int:
         """The number in `to` of the member that is number `pe` here; -1 where it is no member."""
-        require()
-        pe = integer("Team.translate_pe", "pe", pe, INT)
-        translate = function("gshmem_team_translate_pe", ctypes.c_int, *[ctypes.c_int] * 3)
-        return int(translate(self.handle, pe, to.handle))
+        call = "Team.translate_pe"
+        handle, theirs, pe = self._handle(call), _team_of(call, to, "to").handle, integer(call, "pe", pe, INT)
+        return int(function("gshmem_team_translate_pe", ctypes.c_int, *[ctypes.c_int] * 3)(handle, pe, theirs))
 
     def split_strided(self, start: int, stride: int, size: int) -> Optional["Team"]:
         """Collective over this team: the members start + i * stride, i < size. None on those that are no member."""
-        require()
-        start, stride, size = (integer("Team.split_strided", name, value, INT)
+        call = "Team.split_strided"
+        handle = self._handle(call)
+        start, stride, size = (integer(call, name, value, INT)
                                for name, value in (("start", start), ("stride", stride), ("size", size)))
         new = ctypes.c_int32(_INVALID)
         split = function("gshmem_team_split_strided", ctypes.c_int, *[ctypes.c_int] * 4, ctypes.c_void_p, ctypes.c_long,
                          ctypes.c_void_p)
-        status = split(self.handle, start, stride, size, None, 0, ctypes.addressof(new))
+        status = split(handle, start, stride, size, None, 0, ctypes.addressof(new))
         if status:
-            check(status, "Team.split_strided", self._why_not(start, stride, size))
+            check(status, call, self._why_not(start, stride, size))
         return Team(new.value) if new.value != _INVALID else None
 
     def _why_not(self, start: int, stride: int, size: int) -> str:
@@ -64,36 +79,39 @@ class Team:
 
     def split_2d(self, xrange: int) -> tuple["Team", "Team"]:
         """Collective over this team: this PE's row and column where member i is at (i % xrange, i // xrange)."""
-        require()
-        xrange = integer("Team.split_2d", "xrange", xrange, INT)
+        call = "Team.split_2d"
+        handle, xrange = self._handle(call), integer(call, "xrange", xrange, INT)
         axes = [ctypes.c_int32(_INVALID), ctypes.c_int32(_INVALID)]
         split = function("gshmem_team_split_2d", ctypes.c_int, ctypes.c_int, ctypes.c_int,
                          *[ctypes.c_void_p, ctypes.c_long, ctypes.c_void_p] * 2)
         x, y = (ctypes.addressof(axis) for axis in axes)
-        check(split(self.handle, xrange, None, 0, x, None, 0, y), "Team.split_2d")
+        check(split(handle, xrange, None, 0, x, None, 0, y), call)
         return Team(axes[0].value), Team(axes[1].value)
 
     def barrier(self, *, stream: Any = None) -> None:
         """Collective: completes this PE's operations, and waits for the members."""
-        self._synchronize("barrier", stream)
+        self._synchronize("Team.barrier", "barrier", stream)
 
     def sync(self, *, stream: Any = None) -> None:
         """Collective: waits for the members, and completes nothing."""
-        self._synchronize("team_sync", stream)
+        self._synchronize("Team.sync", "team_sync", stream)
 
-    def _synchronize(self, stem: str, stream: Any) -> None:
-        require()
+    def _synchronize(self, call: str, stem: str, stream: Any) -> None:
+        handle = self._handle(call)
         if stream is None:
-            status = function("gshmem_" + stem, ctypes.c_int, ctypes.c_int)(self.handle)
+            status = function("gshmem_" + stem, ctypes.c_int, ctypes.c_int)(handle)
         else:
-            status = on_stream(stem, ctypes.c_int, ctypes.c_int)(self.handle, stream)
-        check(status, stem)
+            status = on_stream(stem, ctypes.c_int, ctypes.c_int)(handle, stream)
+        check(status, call)
 
     def destroy(self) -> None:
-        """Collective over the members. Never done by the garbage collector."""
-        self._number("n_pes")
+        """Collective over the members. Never done by the garbage collector. WORLD, SHARED and NODE stay."""
+        self._number("n_pes", "Team.destroy")
+        if self.handle in _PREDEFINED:
+            raise ValueError(f"Team.destroy: {self!r} is predefined, and stays")
         function("gshmem_team_destroy", None, ctypes.c_int)(self.handle)
-        self.handle = _INVALID
+        self._name, self.handle = str(self.handle), _INVALID
+        raise_fault()
 
     def __repr__(self) -> str:
         return f"<gshmem.Team {self._name or self.handle}>"

@@ -169,6 +169,22 @@ if first:
     equal((first.my_pe, first.n_pes, first.translate_pe(0, g.WORLD)), (0, 1, 0))
     first.barrier()
     first.destroy()
+for team in (g.WORLD, g.SHARED, g.NODE):
+    raises(ValueError, f"Team.destroy: {team!r} is predefined", team.destroy)
+again, gone = g.WORLD.split_2d(n)
+name = repr(gone)
+gone.destroy()
+for call, made in {
+        "Team.my_pe": lambda: gone.my_pe, "Team.n_pes": lambda: gone.n_pes, "Team.barrier": gone.barrier, "Team.sync": gone.sync,
+        "Team.translate_pe": lambda: g.WORLD.translate_pe(0, gone), "Team.split_strided": lambda: gone.split_strided(0, 1, 1),
+        "Team.split_2d": lambda: gone.split_2d(1), "Team.destroy": gone.destroy, "reduce": lambda: g.reduce(y, x, team=gone),
+        "reducescatter": lambda: g.reducescatter(y, x, team=gone), "broadcast": lambda: g.broadcast(y, x, 0, team=gone),
+        "fcollect": lambda: g.fcollect(y, x, team=gone), "alltoall": lambda: g.alltoall(y, x, team=gone)}.items():
+    raises(ValueError, f"{call}: {name} was destroyed", made)
+raises(TypeError, "reduce: team = 0 is not a gshmem.Team", lambda: g.reduce(y, x, team=0))
+raises(TypeError, "Team.translate_pe: to = None is not", lambda: again.translate_pe(0, None))
+again.barrier()  # it is the whole job, and nothing was a fault
+again.destroy()
 row, column = g.WORLD.split_2d(n)
 equal((row.n_pes, column.n_pes), (n, 1))
 raises(g.Error, f"invalid value: start = 0, stride = {n}, size = 2 are not 2 of the members 0 .. {n - 1}",
