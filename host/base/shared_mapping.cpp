@@ -2,6 +2,7 @@
 
 #include "host/base/at_fork.h"
 #include "host/base/error.h"
+#include "host/base/memory_limit.h"
 
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -32,6 +33,20 @@ Registry& registry() {
 /// it.
 [[maybe_unused]] const Registry& made_at_load = registry();
 
+/// Returns what stopped a reservation that failed with `error`, and the way out if it is a limit.
+std::string no_addresses_text(std::uint64_t bytes, int error) {
+  std::string text = strprintf("cannot reserve %s of addresses: %s", size_text(bytes).c_str(),
+                               std::strerror(error));
+  const std::optional<std::uint64_t> limit = address_limit();
+  if (error == ENOMEM && limit) {
+    text += strprintf(
+        "; RLIMIT_AS (ulimit -v) allows this process %s in all; raise it, or use less symmetric "
+        "memory (GSHMEM_SYMMETRIC_SIZE)",
+        size_text(*limit).c_str());
+  }
+  return text;
+}
+
 }  // namespace
 
 SharedMapping::SharedMapping(const Fd& segment, const Pieces& pieces, std::uint64_t alignment)
@@ -39,7 +54,7 @@ SharedMapping::SharedMapping(const Fd& segment, const Pieces& pieces, std::uint6
   range_ =
       ::mmap(nullptr, reserved_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   require(range_ != MAP_FAILED, GSHMEMX_ERROR_OUT_OF_MEMORY,
-          strprintf("cannot reserve %lu bytes of addresses", reserved_));
+          [&] { return no_addresses_text(reserved_, errno); });
   const std::uintptr_t first = reinterpret_cast<std::uintptr_t>(range_) + alignment - 1;
   base_ = reinterpret_cast<char*>(first / alignment * alignment);
   for (std::uint64_t i = 0; i < pieces.count; ++i) {

@@ -4,6 +4,7 @@
 #include "host/base/error.h"
 #include "host/base/shared_mapping.h"
 #include "host/base/thread.h"
+#include "tests/sanitizers/sanitizers.h"
 
 #include <catch2/catch.hpp>
 
@@ -16,6 +17,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <fstream>
 #include <set>
 #include <string>
@@ -77,9 +79,40 @@ TEST_CASE("a_segment_that_cannot_be_mapped_is_an_error_and_leaves_no_address_beh
                     "mmap of a segment of 65536 bytes: No such device");
   CHECK(address_bytes() - before < kAlignment / 2);
   const std::uint64_t many = std::uint64_t{1} << 60;
-  CHECK_THROWS_WITH(map_shared(nothing, many, 65536),
-                    strprintf("cannot reserve %lu bytes of addresses", many + 65536));
+  CHECK_THROWS_WITH(
+      map_shared(nothing, many, 65536),
+      Catch::StartsWith("cannot reserve " + std::to_string(many + 65536) + " bytes") &&
+          Catch::Contains(" of addresses: Cannot allocate memory"));
   CHECK_THROWS_WITH(map_shared(Fd(), 1, 1), "fstat: Bad file descriptor");
+}
+
+TEST_CASE("a_limit_of_addresses_that_is_reached_is_named_with_the_ways_out") {
+  if (kSanitized) {
+    std::puts("skipped: sanitizers need addresses themselves");
+    return;
+  }
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const rlimit few{address_bytes() + kAlignment, RLIM_INFINITY};
+    if (::setrlimit(RLIMIT_AS, &few) != 0) ::_exit(1);
+    const std::string limit = size_text(few.rlim_cur);
+    try {
+      (void)map_shared(make_segment("test", kBytes), kBytes, 4 * kAlignment);
+    } catch (const Error& error) {
+      const std::string text = error.what();
+      for (const std::string& part : {std::string("of addresses: Cannot allocate memory"),
+                                      "RLIMIT_AS (ulimit -v) allows this process " + limit,
+                                      std::string("GSHMEM_SYMMETRIC_SIZE")}) {
+        if (text.find(part) == std::string::npos) ::_exit(2);
+      }
+      ::_exit(0);
+    }
+    ::_exit(3);
+  }
+  int status = -1;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  CHECK(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 0);
 }
 
 TEST_CASE("a_limit_of_descriptors_or_threads_that_is_reached_is_named") {
