@@ -146,7 +146,13 @@ class RootLoop {
       job_.note(stranger.text);
       return stranger;
     }
+    const bool failed = static_cast<bool>(job_.failure());
     JobFailure why = job_.join(hello);
+    // Other ranks may wait for this caller, whose rank or size is wrong.
+    if (why && !failed)
+      job_.note(strprintf("a process at %s that calls itself rank %d was %s",
+                          net::peer_text(caller.fd()).c_str(), net::header_of(hello).rank,
+                          why.text.c_str()));
     // The listeners are closed before any rank is welcomed: a welcomed rank may start the next job
     // on the same port.
     if (!why && job_.complete()) reception_.close();

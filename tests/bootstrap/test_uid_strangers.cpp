@@ -139,6 +139,28 @@ TEST_CASE("uid_same_rank_twice_is_refused", "[uid]") {
   first.send(kGoodbye);
 }
 
+TEST_CASE("uid_ranks_that_wait_learn_why_a_caller_was_refused", "[uid]") {
+  struct Caller {
+    int rank, size;
+    std::string why;
+  };
+  const auto caller = GENERATE(
+      Caller{0, 2, "that calls itself rank 0 was refused: rank 0 is in the job already"},
+      Caller{1, 3,
+             "that calls itself rank 1 was refused: rank 1 says the job has 3 ranks, another "
+             "says 2 (is GSHMEM_UID_SIZE, "});
+  gshmemx_uniqueid id;
+  bootstrap::make_uniqueid(&id, uid_config());
+  RawClient first(id);
+  first.join(0, 2);
+  expect_error(GSHMEMX_ERROR_BOOTSTRAP, "refused: ", [&] {
+    (void)bootstrap::create_uid(id, caller.rank, caller.size, uid_config());
+  });
+  first.send(net::make_frame({.kind = FrameKind::kExpired, .number = 0, .detail = 2000}));
+  CHECK_THAT(first.receive_failure(), Catch::Contains("rank 1 did not take part; a process at ") &&
+                                          Catch::Contains(caller.why));
+}
+
 TEST_CASE("uid_other_versions_are_refused_with_the_reason", "[uid]") {
   gshmemx_uniqueid id;
   bootstrap::make_uniqueid(&id, uid_config());
