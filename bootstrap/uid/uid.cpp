@@ -19,6 +19,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <optional>
@@ -37,6 +38,8 @@ constexpr double kVerdictSeconds = 2;
 constexpr double kGoodbyeSeconds = 1;  // time limit for sending a goodbye
 // Limit for one of several addresses: packets to it may be lost.
 constexpr double kAttemptSeconds = 3;
+// How long the previous job may keep the port of rank 0 before that is worth a warning.
+constexpr double kPortSeconds = 1;
 
 /// How a rank finds the root service and introduces itself.
 struct Entry {
@@ -278,6 +281,13 @@ std::string read_secret(const Config& config) {
   return line;
 }
 
+std::string list_of(const std::vector<Endpoint>& endpoints) {
+  std::string text;
+  for (const Endpoint& endpoint : endpoints)
+    text += (text.empty() ? "" : ", ") + net::endpoint_text(endpoint);
+  return text;
+}
+
 /// Other users of this host are refused if the kernel shows the user of a caller.
 void warn_without_secret(const std::vector<Listener>& listeners) {
   const auto open = std::ranges::find_if(listeners, [](const Listener& listener) {
@@ -308,18 +318,42 @@ std::vector<Listener> try_listen(const std::vector<Endpoint>& endpoints) {
   return listeners;
 }
 
+struct Listening {
+  std::vector<Listener> listeners;
+  double taken_seconds = 0;  ///< how long another process had a port of these
+};
+
 /// Opens rank 0's listeners: the other ranks may know it by any address that the name resolves to.
 /// A port in use may become free soon, when the previous job has all its ranks.
-std::vector<Listener> listen_on_all(const std::vector<Endpoint>& endpoints,
-                                    const Deadline& deadline) {
-  while (true) {
-    std::vector<Listener> listeners = try_listen(endpoints);
-    if (!listeners.empty()) return listeners;
-    require(
-        !deadline.passed(), GSHMEMX_ERROR_BOOTSTRAP,
-        "GSHMEM_UID_ADDRESS: another process listens on " + net::endpoint_text(endpoints.front()));
+Listening listen_on_all(const std::vector<Endpoint>& endpoints, const Deadline& deadline) {
+  const auto begun = Deadline::Clock::now();
+  Listening result;
+  for (bool warned = false;;) {
+    result.listeners = try_listen(endpoints);
+    if (!result.listeners.empty()) return result;
+    const std::string taken =
+        "GSHMEM_UID_ADDRESS: another process listens on " + net::endpoint_text(endpoints.front());
+    require(!deadline.passed(), GSHMEMX_ERROR_BOOTSTRAP, taken);
     poll(nullptr, 0, 20);
+    result.taken_seconds = std::chrono::duration<double>(Deadline::Clock::now() - begun).count();
+    if (warned || result.taken_seconds < kPortSeconds) continue;
+    GSHMEM_WARN(
+        "%s, and rank 0 tries again until GSHMEM_BOOTSTRAP_TIMEOUT; choose another port if that is "
+        "another job, and look for a second rank 0 if it is this one",
+        taken.c_str());
+    warned = true;
   }
+}
+
+/// Completes errors about missing ranks.
+std::string root_text(const std::vector<Endpoint>& roots, double taken_seconds) {
+  std::string text = "the root service listens at " + list_of(roots) + " (GSHMEM_UID_ADDRESS)";
+  if (taken_seconds > 0)
+    text += strprintf(
+        ", where another process listened for the first %g s: ranks that called it may have "
+        "given up",
+        std::ceil(taken_seconds * 10) / 10);
+  return text + "; this host has " + net::interfaces_text(net::list_interfaces());
 }
 
 /// A program may do a lot between making an id and init.
@@ -335,13 +369,6 @@ namespace {
 net::Secret secret_of(const UniqueId& id) {
   return {.text = {reinterpret_cast<const char*>(id.cookie.data()), id.cookie.size()},
           .shown = !id.proved};
-}
-
-std::string list_of(const std::vector<Endpoint>& endpoints) {
-  std::string text;
-  for (const Endpoint& endpoint : endpoints)
-    text += (text.empty() ? "" : ", ") + net::endpoint_text(endpoint);
-  return text;
 }
 
 /// Opens one socket for all addresses of a family, unless GSHMEM_UID_INTERFACE selects some.
@@ -454,7 +481,7 @@ std::unique_ptr<Bootstrap> create_uid_from_address(const Config& config) {
               .one_user = secret.empty(),
               .refused = Entry::Refused::kRetry};
   if (rank == 0) {
-    std::vector<Listener> listeners =
+    auto [listeners, taken_seconds] =
         listen_on_all(net::to_listen_on(config.uid_address, config.uid_family, entry.roots),
                       Deadline(config.bootstrap_timeout));
     entry.roots.clear();
@@ -463,9 +490,7 @@ std::unique_ptr<Bootstrap> create_uid_from_address(const Config& config) {
     RootRegistry::get().start(std::move(listeners),
                               {.secret = entry.secret,
                                .one_user = entry.one_user,
-                               .where = "the root service listens at " + list_of(entry.roots) +
-                                        " (GSHMEM_UID_ADDRESS); this host has " +
-                                        net::interfaces_text(net::list_interfaces())});
+                               .where = root_text(entry.roots, taken_seconds)});
   }
   return std::make_unique<Uid>(entry, config.bootstrap_timeout);
 }

@@ -409,6 +409,34 @@ TEST_CASE("uid_rank_0_names_an_address_that_is_in_use_or_of_another_host", "[uid
                [&] { join("192.0.2.1:4711", 60); });
 }
 
+TEST_CASE("uid_rank_0_says_that_another_process_had_its_port", "[uid]") {
+  net::Endpoint loopback;
+  loopback.ip = {127, 0, 0, 1};
+  net::Listener other = net::listen_on(loopback);
+  const std::string address = net::endpoint_text(other.endpoint);
+  StderrCapture log;
+  std::string said;
+  CHECK(run_threads(2, [&](int thread) {
+          if (thread == 0) {
+            const std::string why =
+                "rank 1 did not take part; the root service listens at " + address +
+                " (GSHMEM_UID_ADDRESS), where another process listened for the first ";
+            return expect_error(GSHMEMX_ERROR_TIMEOUT, why,
+                                [&] { (void)bootstrap::create(address_config(address, 0, 2, 4)); });
+          }
+          const Deadline deadline(3);  // rank 0 still tries
+          while (said.empty() && !deadline.passed()) {
+            usleep(10'000);
+            said += log.text();
+          }
+          other.fd = Fd();
+        }) == "");
+  said += log.text();
+  CHECK_THAT(said, Catch::Contains("WARN: GSHMEM_UID_ADDRESS: another process listens on " +
+                                   address + ", and rank 0 tries again until"));
+  CHECK(std::count(said.begin(), said.end(), '\n') == 1);
+}
+
 TEST_CASE("uid_rank_tries_every_address_of_an_id_and_names_all_of_them", "[uid]") {
   const auto at = [](std::uint8_t last) {
     net::Endpoint endpoint;
