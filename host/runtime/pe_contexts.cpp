@@ -88,7 +88,8 @@ void Pe::add_queues(const char* call, std::size_t missing) {
 
 std::vector<std::int32_t> Pe::create_queues(const char* call, int count) {
   const auto alone =
-      heap_->enter(call, static_cast<std::uint64_t>(static_cast<std::int64_t>(count)));
+      heap_->enter(call, {"argument num_qps", static_cast<std::uint64_t>(std::int64_t{count}),
+                          SharedArgument::Form::kSigned});
   std::vector<std::int32_t> handles;
   ContextTable::Queues queues;
   try {

@@ -62,7 +62,7 @@ std::optional<std::uint64_t> Pe::agreed_wish(const void* preferred) {
 }
 
 void* Pe::register_symmetric(const char* call, const SymmetricBuffer& buffer) {
-  const auto alone = heap_->enter(call, buffer.bytes);
+  const auto alone = heap_->enter(call, {"argument size", buffer.bytes});
   const std::shared_ptr<void> in_gpu = gpu_ ? gpu_->enter() : nullptr;
   p2p::PeerWindow& window = paths_->window();
   p2p::LentMemory lent;
@@ -99,7 +99,7 @@ void* Pe::register_symmetric(const char* call, const SymmetricBuffer& buffer) {
 
 /// All PEs have entered, with everything they have posted complete, before any removes the memory.
 void Pe::unregister_symmetric(const char* call, void* symmetric, std::size_t bytes) {
-  const auto alone = heap_->enter(call, bytes);
+  const auto alone = heap_->enter(call, {"argument size", bytes});
   const std::shared_ptr<void> in_gpu = gpu_ ? gpu_->enter() : nullptr;
   const auto offset = static_cast<std::uint64_t>(static_cast<const char*>(symmetric) - state_.heap);
   step_of(call, [&] {

@@ -2,8 +2,10 @@
 
 #include "host/base/error.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <string>
 #include <vector>
 
 namespace gshmem {
@@ -11,7 +13,7 @@ namespace {
 
 struct Request {
   char call[64];
-  std::uint64_t size, other;
+  std::uint64_t values[kMostSharedArguments];
 };
 
 std::vector<Request> requests_of_all(Collectives& ranks, const char* call, const Request& mine) {
@@ -22,11 +24,19 @@ std::vector<Request> requests_of_all(Collectives& ranks, const char* call, const
   }
 }
 
+std::string value_text(const SharedArgument& argument, std::uint64_t value) {
+  using Form = SharedArgument::Form;
+  if (argument.form == Form::kSigned) return strprintf("%ld", static_cast<long>(value));
+  if (argument.form == Form::kUnsigned) return strprintf("%lu", value);
+  return value == SharedArgument::kNull ? "null" : strprintf("heap offset %lu", value);
+}
+
 }  // namespace
 
-void require_same_call(Collectives& ranks, const char* call, std::uint64_t size,
-                       std::uint64_t other) {
-  Request mine{"", size, other};
+void require_same_call(Collectives& ranks, const char* call,
+                       std::initializer_list<SharedArgument> arguments) {
+  Request mine{};
+  std::ranges::transform(arguments, mine.values, &SharedArgument::value);
   std::snprintf(mine.call, sizeof(mine.call), "%s", call);
   std::vector<Request> all = requests_of_all(ranks, call, mine);
   // A PE that contributes something else is in a later step of another call.
@@ -39,16 +49,16 @@ void require_same_call(Collectives& ranks, const char* call, std::uint64_t size,
       return strprintf("%s: collective calls differ: PE 0 called %s, PE %zu called %s", call,
                        all[0].call, pe, all[pe].call);
     });
-    require(
-        all[pe].size == all[0].size && all[pe].other == all[0].other, GSHMEMX_ERROR_SYMMETRY, [&] {
-          if (all[pe].other == all[0].other)
-            return strprintf("%s: arguments differ: PE 0 passed size %lu, PE %zu size %lu", call,
-                             all[0].size, pe, all[pe].size);
-          return strprintf(
-              "%s: arguments differ: PE 0 passed size %lu (alignment or offset %lu), PE %zu size "
-              "%lu (%lu)",
-              call, all[0].size, all[0].other, pe, all[pe].size, all[pe].other);
-        });
+    const std::uint64_t *first = all[0].values, *other = all[pe].values;
+    for (const SharedArgument& argument : arguments) {
+      require(*first == *other, GSHMEMX_ERROR_SYMMETRY, [&] {
+        return strprintf("%s: %s differs: PE 0 passed %s, PE %zu %s", call, argument.name,
+                         value_text(argument, *first).c_str(), pe,
+                         value_text(argument, *other).c_str());
+      });
+      ++first;
+      ++other;
+    }
   }
 }
 

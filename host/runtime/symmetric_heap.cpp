@@ -4,7 +4,6 @@
 
 #include "host/base/log.h"
 #include "host/base/run_phase.h"
-#include "host/runtime/same_call.h"
 
 #include <algorithm>
 #include <bit>
@@ -55,9 +54,13 @@ std::uint64_t SymmetricHeap::offset_of(const Place& place) const {
   return parts_[place.part].begin + place.offset - abi::kInternalBytes;
 }
 
-void SymmetricHeap::agree(const char* call, std::uint64_t size, std::uint64_t alignment) {
+SharedArgument SymmetricHeap::ptr_at(const Place& place) const {
+  return {"argument ptr", offset_of(place), SharedArgument::Form::kHeapOffset};
+}
+
+void SymmetricHeap::agree(const char* call, std::initializer_list<SharedArgument> arguments) {
   named(call, [&] { require_running_(); });
-  require_same_call(ranks_, call, size, alignment);
+  require_same_call(ranks_, call, arguments);
 }
 
 std::optional<SymmetricHeap::Place> SymmetricHeap::find(const void* ptr) const {
@@ -89,7 +92,15 @@ void* SymmetricHeap::allocate(const char* call, std::size_t bytes, std::size_t a
   const std::lock_guard lock(mutex_);
   require(std::has_single_bit(alignment), GSHMEMX_ERROR_INVALID_VALUE,
           strprintf("%s: argument alignment = %zu is not a power of two", call, alignment));
-  agree(call, bytes, alignment);
+  if (clear)
+    agree(call, {{"count * size", bytes}});
+  else
+    agree(call, {{"argument size", bytes}, {"argument alignment", alignment}});
+  return allocate_agreed(call, bytes, alignment, clear);
+}
+
+void* SymmetricHeap::allocate_agreed(const char* call, std::size_t bytes, std::size_t alignment,
+                                     bool clear) {
   if (bytes == 0) return nullptr;
   void* const result = room_for(call, bytes, alignment);
   if (!result) return nullptr;
@@ -185,9 +196,10 @@ std::optional<std::string> SymmetricHeap::add_part(std::uint64_t bytes, std::uin
   return std::nullopt;
 }
 
-std::unique_lock<std::mutex> SymmetricHeap::enter(const char* call, std::uint64_t argument) {
+std::unique_lock<std::mutex> SymmetricHeap::enter(const char* call,
+                                                  const SharedArgument& argument) {
   std::unique_lock lock(mutex_);
-  agree(call, argument, 0);
+  agree(call, {argument});
   return lock;
 }
 
@@ -195,14 +207,20 @@ void SymmetricHeap::free(const char* call, void* ptr) {
   if (!ptr) return;
   const std::lock_guard lock(mutex_);
   const Place place = place_of(call, ptr);
-  (void)size_of(call, ptr, place);   // before any PE waits: a bad address is this PE's error alone
-  agree(call, 0, offset_of(place));  // this is also the barrier that the specification requires
+  (void)size_of(call, ptr, place);  // before any PE waits: a bad address is this PE's error alone
+  // This is also the barrier that the specification requires. A realloc may be of no bytes.
+  agree(call, {ptr_at(place), {"argument size", 0}});
   const std::lock_guard change(blocks_mutex_);
   parts_[place.part].blocks.free(place.offset);
 }
 
 void* SymmetricHeap::reallocate(const char* call, void* ptr, std::size_t bytes) {
-  if (!ptr) return allocate(call, bytes, OffsetAllocator::kGranularity, false);
+  if (!ptr) {
+    const std::lock_guard lock(mutex_);
+    agree(call, {{"argument ptr", SharedArgument::kNull, SharedArgument::Form::kHeapOffset},
+                 {"argument size", bytes}});
+    return allocate_agreed(call, bytes, OffsetAllocator::kGranularity, false);
+  }
   if (bytes == 0) {
     free(call, ptr);
     return nullptr;
@@ -210,7 +228,7 @@ void* SymmetricHeap::reallocate(const char* call, void* ptr, std::size_t bytes) 
   const std::lock_guard lock(mutex_);
   const Place place = place_of(call, ptr);
   const std::uint64_t old_bytes = size_of(call, ptr, place);
-  agree(call, bytes, offset_of(place));
+  agree(call, {ptr_at(place), {"argument size", bytes}});
   {
     OffsetAllocator& blocks = parts_[place.part].blocks;
     const std::lock_guard change(blocks_mutex_);

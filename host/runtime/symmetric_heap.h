@@ -8,6 +8,7 @@
 #include "host/base/collectives.h"
 #include "host/runtime/gpu/gpu.h"
 #include "host/runtime/heap/allocator.h"
+#include "host/runtime/same_call.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -45,7 +46,8 @@ class SymmetricHeap {
   SymmetricHeap(const Memory& memory, const Growth& growth, Collectives& ranks,
                 std::function<void()> require_running);
 
-  // Collective. Returns null when the heap is full and does not grow. Errors:
+  // Collective. Returns null when the heap is full and does not grow. Zeroed memory is that of
+  // gshmem_calloc, and `bytes` the product of its arguments. Errors:
   // GSHMEMX_ERROR_SYMMETRY when PEs disagree, GSHMEMX_ERROR_INVALID_VALUE.
   [[nodiscard]] void* allocate(const char* call, std::size_t bytes, std::size_t alignment,
                                bool zero);
@@ -53,7 +55,8 @@ class SymmetricHeap {
   void free(const char* call, void* ptr);
   /// Begins another collective call with an argument that must be the same on all PEs. Until the
   /// result is destroyed no other thread of this PE is in such a call.
-  [[nodiscard]] std::unique_lock<std::mutex> enter(const char* call, std::uint64_t argument);
+  [[nodiscard]] std::unique_lock<std::mutex> enter(const char* call,
+                                                   const SharedArgument& argument);
 
   /// Returns the bytes of all parts.
   [[nodiscard]] std::uint64_t capacity() const;
@@ -72,7 +75,9 @@ class SymmetricHeap {
     std::size_t part;
     std::uint64_t offset;
   };
-  void agree(const char* call, std::uint64_t size, std::uint64_t alignment);
+  void agree(const char* call, std::initializer_list<SharedArgument> arguments);
+  [[nodiscard]] void* allocate_agreed(const char* call, std::size_t bytes, std::size_t alignment,
+                                      bool zero);
   [[nodiscard]] std::uint64_t size_of(const char* call, const void* ptr, const Place& place) const;
   [[nodiscard]] void* room_for(const char* call, std::size_t bytes, std::size_t alignment);
   [[nodiscard]] void* room_in_parts(std::size_t bytes, std::size_t alignment);
@@ -85,6 +90,7 @@ class SymmetricHeap {
   [[nodiscard]] char* at(const Place& place) const;
   /// Returns an offset from the first allocatable byte.
   [[nodiscard]] std::uint64_t offset_of(const Place& place) const;
+  [[nodiscard]] SharedArgument ptr_at(const Place& place) const;
   void copy(void* dst, const void* src, std::size_t bytes);
   void zero(void* dst, std::size_t bytes);
 

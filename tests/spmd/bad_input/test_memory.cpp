@@ -34,15 +34,22 @@ constexpr int kSymmetry = GSHMEMX_ERROR_SYMMETRY;
 }  // namespace
 
 TEST_CASE("malloc_of_different_sizes_is_a_fault_on_all_that_names_both") {
-  expect(kSymmetry, {"gshmem_malloc:", "PE 0", "size 100", "PE 1", "200"},
+  expect(kSymmetry, {"gshmem_malloc: argument size differs: PE 0 passed 100, PE 1 200"},
          [](const Runtime& r) { need_null(gshmem_malloc(r.my_pe() == 0 ? 100 : 200)); });
-  expect(kSymmetry, {"gshmem_malloc:", "size 0", "200"},
+  expect(kSymmetry, {"gshmem_malloc: argument size differs: PE 0 passed 0, PE 1 200"},
          [](const Runtime& r) { need_null(gshmem_malloc(r.my_pe() == 0 ? 0 : 200)); });
-  expect(kSymmetry, {"gshmem_align:", "64", "128"},
+  expect(kSymmetry, {"gshmem_align: argument alignment differs: PE 0 passed 64, PE 1 128"},
          [](const Runtime& r) { need_null(gshmem_align(r.my_pe() == 0 ? 64 : 128, 100)); });
-  expect(kSymmetry, {"gshmem_realloc:", "PE 0", "size 100", "PE 1", "200"}, [](const Runtime& r) {
-    need_null(gshmem_realloc(gshmem_malloc(64), r.my_pe() == 0 ? 100 : 200));
-  });
+  expect(kSymmetry, {"gshmem_calloc: count * size differs: PE 0 passed 100, PE 1 200"},
+         [](const Runtime& r) { need_null(gshmem_calloc(r.my_pe() == 0 ? 10 : 20, 10)); });
+  for (const std::size_t other : {0, 200}) {
+    expect(
+        kSymmetry,
+        {"gshmem_realloc: argument size differs: PE 0 passed 100, PE 1 " + std::to_string(other)},
+        [=](const Runtime& r) {
+          need_null(gshmem_realloc(gshmem_malloc(64), r.my_pe() == 0 ? 100 : other));
+        });
+  }
 }
 
 TEST_CASE("collective_calls_that_differ_are_a_fault_that_names_both") {
@@ -128,10 +135,21 @@ TEST_CASE("collectives_that_differ_are_named_over_a_network_too") {
 }
 
 TEST_CASE("free_of_different_blocks_is_a_fault") {
-  expect(kSymmetry, {"gshmem_free:", "differ", "size 0 (alignment or offset 0), PE 1 size 0 (128)"},
+  expect(kSymmetry,
+         {"gshmem_free: argument ptr differs: PE 0 passed heap offset 0, PE 1 heap offset 128"},
          [](const Runtime& r) {
            void* blocks[2] = {gshmem_malloc(64), gshmem_malloc(64)};
            gshmem_free(blocks[r.my_pe()]);
+         });
+}
+
+// The offset 128 was taken for the alignment of an allocation, so that both PEs went on.
+TEST_CASE("realloc_of_a_block_and_of_null_differ_on_all") {
+  expect(kSymmetry,
+         {"gshmem_realloc: argument ptr differs: PE 0 passed null, PE 1 heap offset 128"},
+         [](const Runtime& r) {
+           void* blocks[2] = {gshmem_malloc(64), gshmem_malloc(64)};
+           need_null(gshmem_realloc(r.my_pe() == 0 ? nullptr : blocks[1], 100));
          });
 }
 

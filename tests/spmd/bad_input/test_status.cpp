@@ -430,6 +430,7 @@ TEST_CASE("queue_handles_without_room_on_one_pe_are_made_on_none") {
       gshmem_ctx_t context = GSHMEM_CTX_INVALID;
       gshmemx_qp_handle_t* handles = nullptr;
       if (pe.my_pe() == 1) (void)gshmem_ctx_create(0, &context);
+      std::printf("differ %d\n", gshmemx_qp_create(pe.my_pe() == 0 ? 1 : -1, &handles));
       std::printf("all %d\n", gshmemx_qp_create(1024, &handles));
       std::printf("rest %d\n", gshmemx_qp_create(1023, &handles));
       std::printf("gone %d\n", gshmemx_qp_destroy(1023, handles));
@@ -438,8 +439,10 @@ TEST_CASE("queue_handles_without_room_on_one_pe_are_made_on_none") {
   });
   INFO(outcome.output);
   CHECK(outcome.code == 0);
-  for (const char* line : {"all 2\n", "rest 0\n", "gone 0\n"})
+  for (const char* line : {"differ 4\n", "all 2\n", "rest 0\n", "gone 0\n"})
     CHECK(times(outcome.output, line) == 2);
+  CHECK(contains(outcome.output,
+                 "gshmemx_qp_create: argument num_qps differs: PE 0 passed 1, PE 1 -1"));
   CHECK(contains(outcome.output,
                  "argument num_qps = 1024, but of 1024 contexts and queue handles 1 are in use"));
   CHECK(contains(outcome.output, "gshmemx_qp_create: failed on another PE"));
