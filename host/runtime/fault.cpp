@@ -75,6 +75,10 @@ std::string bad_argument(const abi::FaultRecord& f) {
       return strprintf("%s = 0x%lx is in the payload, which begins at dest = 0x%lx", is, value,
                        limit);
     case abi::Rule::kHandle:
+      if (number == GSHMEM_CTX_INVALID && name == "ctx")
+        return strprintf(
+            "%s = %ld is GSHMEM_CTX_INVALID and not open (did gshmem_ctx_create fail?)", is,
+            number);
       return strprintf("%s = %ld is not open: it was destroyed, or never created on this PE", is,
                        number);
     case abi::Rule::kNotNegative:
