@@ -19,7 +19,13 @@ void* gshmem_malloc(size_t size) {
 void* gshmem_calloc(size_t count, size_t size) {
   return guard_value<void*>("gshmem_calloc", nullptr, [&](Pe& pe) -> void* {
     std::size_t bytes = 0;
-    if (__builtin_mul_overflow(count, size, &bytes)) bytes = SIZE_MAX;  // no heap is that large
+    if (__builtin_mul_overflow(count, size, &bytes)) {
+      const auto alone = pe.heap().enter("gshmem_calloc", {"count * size", SIZE_MAX});
+      GSHMEM_WARN(
+          "gshmem_calloc: the product of argument count = %zu and argument size = %zu overflows",
+          count, size);
+      return nullptr;
+    }
     return pe.heap().allocate("gshmem_calloc", bytes, kDefaultAlignment, true);
   });
 }

@@ -240,6 +240,7 @@ TEST_CASE("allocation_without_enough_memory_is_null_and_logged") {
         const Runtime runtime;
         constexpr std::size_t kMore = std::size_t{64} << 20;
         need_null(gshmem_malloc(kMore));
+        need_null(gshmem_calloc(SIZE_MAX / 2, 3));
         need_null(gshmem_align(std::size_t{1} << 40, 8));
         void* const some = gshmem_malloc(100);
         if (!some) throw std::runtime_error("no memory");
@@ -255,7 +256,9 @@ TEST_CASE("allocation_without_enough_memory_is_null_and_logged") {
   for (const char* text :
        {"WARN: gshmem_malloc: 67108864 bytes (64 MiB) requested of a heap of ",
         "WARN: gshmem_realloc: 67108864 bytes (64 MiB) requested of a heap of ",
-        "WARN: gshmem_align: argument alignment = 1099511627776 is larger than that of the heap, "})
+        "WARN: gshmem_align: argument alignment = 1099511627776 is larger than that of the heap, ",
+        "WARN: gshmem_calloc: the product of argument count = 9223372036854775807 and argument "
+        "size = 3 overflows\n"})
     CHECK(contains(outcome.output, text));
   CHECK(times(outcome.output, "; raise GSHMEM_SYMMETRIC_SIZE") == 3);
 }
