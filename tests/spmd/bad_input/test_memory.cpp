@@ -42,7 +42,7 @@ TEST_CASE("malloc_of_different_sizes_is_a_fault_on_all_that_names_both") {
          [](const Runtime& r) { need_null(gshmem_align(r.my_pe() == 0 ? 64 : 128, 100)); });
   expect(kSymmetry, {"gshmem_calloc: count * size differs: PE 0 passed 100, PE 1 200"},
          [](const Runtime& r) { need_null(gshmem_calloc(r.my_pe() == 0 ? 10 : 20, 10)); });
-  for (const std::size_t other : {0, 200}) {
+  for (const std::size_t other : {std::size_t{0}, std::size_t{200}}) {
     expect(
         kSymmetry,
         {"gshmem_realloc: argument size differs: PE 0 passed 100, PE 1 " + std::to_string(other)},
