@@ -61,6 +61,8 @@ GSHMEM_FN int test_lock(const Caller& call, long* lock) {
 GSHMEM_FN void clear_lock(const Caller& call, long* lock) {
   if (!check_lock(call, lock)) return;
   const LockWords words = lock_words(call.state, lock);
+  if (kChecks && amo_fetch(call, words.turn, words.pe) == amo_fetch(call, words.next, words.pe))
+    return (void)bad_argument(call.state, call.name, "lock", abi::Rule::kHeld, as_value(lock));
   quiet(call);
   amo_add(call, words.turn, 1u, words.pe);
 }

@@ -30,6 +30,8 @@ GSHMEM_OUTLINE void note_call(const TeamCall& call, std::uint64_t kind, std::uin
   fence_release_system();
   store_relaxed(&note.what, kind);
   store_relaxed(&note.bytes, bytes);
+  const bool has_dest = is_symmetric(*call.state, call.dest, 1);  // with 0 elements it may be null
+  store_relaxed(&note.dest, has_dest ? as_value(call.dest) - as_value(call.state->heap) : 0);
   fence_release_system();
   store_flag(&note.key, std::uint64_t{1} << 63 | load_relaxed(&slot->epoch) << 33 >> 1 |
                             load_relaxed(&slot->packets));
@@ -54,72 +56,70 @@ GSHMEM_OUTLINE void tell_next(const TeamCall& call) {
            nic::Reuse::kAtQuiet);
 }
 
+/// Returns a note of another PE whose key is `key`, while that PE may write it.
+GSHMEM_FN abi::CallNote read_note(const abi::CallNote& note, std::uint64_t key) {
+  return {key, load_relaxed(&note.what), load_relaxed(&note.bytes), load_relaxed(&note.dest)};
+}
+
 /// Returns false, and reports a fault that names the first difference, if `mine` is another call
 /// than `theirs`, of PE `pe`.
 GSHMEM_OUTLINE bool is_same_call(const TeamCall& call, const abi::CallNote& mine,
                                  const abi::CallNote& theirs, int pe) {
   FaultInfo info{GSHMEMX_ERROR_SYMMETRY, call.name, "team"};
   info.pe = pe;
-  info.value = load_relaxed(&mine.what);
-  info.limit = theirs.what;
-  if (info.value >> 32 != info.limit >> 32) {
-    info.rule = abi::Rule::kSameCall;
-  } else if (info.value != info.limit) {
-    info.argument = "root";
-    info.value = static_cast<std::uint32_t>(info.value);
-    info.limit = static_cast<std::uint32_t>(info.limit);
-    info.rule = abi::Rule::kSame;
-  } else if (load_relaxed(&mine.bytes) != theirs.bytes) {
-    info.argument = "nelems";
-    info.value = load_relaxed(&mine.bytes);
-    info.limit = theirs.bytes;
-    info.rule = abi::Rule::kSameBytes;
-  } else {
+  const auto differs = [&](const char* argument, abi::Rule rule, std::uint64_t value,
+                           std::uint64_t other) {
+    info.argument = argument;
+    info.rule = rule;
+    info.value = value;
+    info.limit = other;
+    return value != other;
+  };
+  const abi::CallNote ours = read_note(mine, theirs.key);
+  if (ours.what >> 32 != theirs.what >> 32) {
+    differs("team", abi::Rule::kSameCall, ours.what, theirs.what);
+  } else if (!differs("root", abi::Rule::kSame, ours.what << 32 >> 32, theirs.what << 32 >> 32) &&
+             !differs("nelems", abi::Rule::kSameBytes, ours.bytes, theirs.bytes) &&
+             (ours.dest == 0 || theirs.dest == 0 ||
+              !differs("dest", abi::Rule::kSameArray, ours.dest, theirs.dest))) {
     return true;
   }
   fault(*call.state, info);
   return false;
 }
 
-/// Returns false, and reports a fault, if mapped member `i` is in another call than this PE's last
-/// one. Returns true if no difference was seen.
-GSHMEM_OUTLINE bool members_agree(const TeamCall& call, int i) {
-  const State& state = *call.state;
-  const int pe = team_pe(*call.team, i);
-  if (pe == state.my_pe || !is_mapped(state, pe)) return true;
+/// Returns false, and reports a fault, if PE `pe`, whose last two notes begin at `first`, is in
+/// another call than this PE's last one. Returns true if no difference was seen.
+GSHMEM_OUTLINE bool notes_agree(const TeamCall& call, const abi::CallNote* first, int pe) {
   abi::SyncSlot* const slot = slot_of(call);
   const abi::CallNote& mine = slot->notes[(slot->noted - 1) % 2];
   const std::uint64_t key = load_relaxed(&mine.key);
   GSHMEM_NO_UNROLL
-  for (const abi::CallNote& note : slot->notes) {
-    const abi::CallNote* const at = peer_address(state, &note, pe);
+  for (const abi::CallNote* at = first; at != first + 2; ++at) {
 #if defined(GSHMEM_ORDER_ON)  // a look at the note of a later call must not order anything
     if (load_relaxed(&at->key) != key) continue;
 #else
     if (load_acquire(&at->key) != key) continue;
 #endif
-    const abi::CallNote theirs{key, load_relaxed(&at->what), load_relaxed(&at->bytes)};
+    const abi::CallNote theirs = read_note(*at, key);
     fence_acquire_system();
     if (load_relaxed(&at->key) != key) continue;  // it has begun another call
     if (!is_same_call(call, mine, theirs, pe)) return false;
   }
   return true;
 }
-/// Does the same after the call for the member before this one, if that one is not mapped. While
-/// this PE was in its call, that member put no other note to the place of this one.
-GSHMEM_OUTLINE bool is_told_same(const TeamCall& call) {
+/// Compares with member `i`, if that one is mapped.
+GSHMEM_FN bool members_agree(const TeamCall& call, int i) {
+  const int pe = team_pe(*call.team, i);
+  if (pe == call.state->my_pe || !is_mapped(*call.state, pe)) return true;
+  return notes_agree(call, peer_address(*call.state, slot_of(call)->notes, pe), pe);
+}
+/// Compares after the call with the member before this one, if that one is not mapped. While this
+/// PE was in its call, that member put no other note to the place of this one.
+GSHMEM_FN bool is_told_same(const TeamCall& call) {
   const int pe = team_pe(*call.team, member_before(*call.team));
   if (pe == call.state->my_pe || is_mapped(*call.state, pe)) return true;
-  abi::SyncSlot* const slot = slot_of(call);
-  const abi::CallNote& mine = slot->notes[(slot->noted - 1) % 2];
-  GSHMEM_NO_UNROLL
-  for (const abi::CallNote& note : slot->told) {
-    const abi::CallNote theirs{load_relaxed(&note.key), load_relaxed(&note.what),
-                               load_relaxed(&note.bytes)};
-    if (theirs.key == load_relaxed(&mine.key) && !is_same_call(call, mine, theirs, pe))
-      return false;
-  }
-  return true;
+  return notes_agree(call, slot_of(call)->told, pe);
 }
 
 #if defined(GSHMEM_ORDER_ON)

@@ -111,6 +111,13 @@ std::string bad_argument(const abi::FaultRecord& f) {
     case abi::Rule::kSameBytes:
       return strprintf("%s is of %lu bytes, and of %lu on PE %d: all members bring as many", is,
                        value, limit, f.pe);
+    case abi::Rule::kSameArray:
+      return strprintf(
+          "%s is at heap offset 0x%lx, and on PE %d at 0x%lx: all members pass the same symmetric "
+          "array",
+          is, value, f.pe, limit);
+    case abi::Rule::kHeld:
+      return strprintf("%s = 0x%lx: nobody holds this lock, so it cannot be cleared", is, value);
     case abi::Rule::kOfHost:
       return strprintf(
           "%s = 0x%lx is GPU memory, which host threads cannot read; pass the list in host memory, "

@@ -36,7 +36,9 @@ enum class Rule : std::uint32_t {
   kSame,       ///< PE `pe` has limit
   kSameBytes,  ///< as kSame, for each member
   kOnePe,      ///< not a plain kernel on a GPU that two PEs of a process share
-  kOfHost      ///< memory that host threads can read
+  kOfHost,     ///< memory that host threads can read
+  kSameArray,  ///< at the offset of the heap that PE `pe` has as limit
+  kHeld        ///< a lock that is set
 };
 
 struct FaultRecord {

@@ -16,7 +16,7 @@ namespace gshmem::abi {
 /// The number of the layouts in abi/ and of the interface between kernels and the library. It
 /// increases with every change of them: init then refuses a program that was compiled with other
 /// headers.
-inline constexpr std::uint32_t kStateAbi = 20;
+inline constexpr std::uint32_t kStateAbi = 21;
 
 inline constexpr std::uint32_t kStateMagic = 0x67736831;  ///< initialized ("gsh1")
 inline constexpr std::uint32_t kStateAmbiguous =

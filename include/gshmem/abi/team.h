@@ -27,6 +27,7 @@ struct CallNote {
   std::uint64_t key;    ///< 0: it is being written
   std::uint64_t what;   ///< operation and root
   std::uint64_t bytes;  ///< for one member
+  std::uint64_t dest;   ///< its offset in the heap; 0: none
 };
 
 /// The words by which the members of one team synchronize, at the same offset of each of their
@@ -58,7 +59,7 @@ struct SyncSlot {
   std::uint32_t noted;
 };
 inline constexpr std::uint64_t kCounted = std::uint64_t{1} << 63;
-static_assert(sizeof(SyncSlot) == 3456);
+static_assert(sizeof(SyncSlot) == 3584);
 
 /// Limits for algorithms that depend on the bytes of a collective. Most are the size up to which an
 /// algorithm is used. One is the maximum number of packets of a call for each thread that one

@@ -205,7 +205,9 @@ class Maker {
   }
 
   std::vector<Case> make() {
-    cases_.push_back({index_, good_, "", ""});
+    // With good arguments it clears a lock that nobody holds, which is a fault.
+    if (std::string_view(function_.name) != "gshmem_clear_lock")
+      cases_.push_back({index_, good_, "", ""});
     if (has(Kind::kCount) || has(Kind::kPiecesCount)) make_empty();
     for (std::size_t i = 0; i < names_.size(); ++i) make_wrong(i);
     return cases_;

@@ -112,6 +112,9 @@ void differing_collectives_are_named(const Environment& more) {
     return pe == 0 ? gshmem_int_min_reduce(GSHMEM_TEAM_WORLD, dest, source, nelems)
                    : gshmem_int_max_reduce(GSHMEM_TEAM_WORLD, dest, source, nelems);
   };
+  const Collective two_arrays = [](int* dest, const int* source, std::size_t nelems, int pe) {
+    return gshmem_int_sum_reduce(GSHMEM_TEAM_WORLD, dest + 16 * pe, source, nelems);
+  };
   const std::string bytes = "argument nelems is of ";
   differ({"gshmem_int_alltoall: " + bytes, "16", "4"}, alltoall, 1, 4);
   differ({"gshmem_int_alltoall: " + bytes, "16", "0"}, alltoall, 0, 4);
@@ -120,6 +123,8 @@ void differing_collectives_are_named(const Environment& more) {
   differ({"gshmem_int_sum_inscan: " + bytes, "4", "8"}, inscan, 1, 2);
   differ({"gshmem_int_broadcast: argument root = ", "differs from that of PE "}, broadcast_of_each,
          4, 4);
+  differ({"gshmem_int_sum_reduce: argument dest is at heap offset 0x", "and on PE "}, two_arrays, 3,
+         3);
   differ({"is in ", "fcollect", "max_reduce of int32"}, two_operations, 4, 4);
   differ({"is in ", "min_reduce of int32", "max_reduce of int32"}, two_operators, 4, 4);
 }
@@ -132,6 +137,13 @@ TEST_CASE("collectives_that_differ_between_members_are_a_fault_that_names_the_di
 
 TEST_CASE("collectives_that_differ_are_named_over_a_network_too") {
   differing_collectives_are_named({{"GSHMEM_P2P", "0"}, {"GSHMEM_NIC", "soft"}});
+}
+
+TEST_CASE("clearing_a_lock_that_nobody_holds_is_a_fault") {
+  expect(GSHMEMX_ERROR_INVALID_VALUE, {"gshmem_clear_lock: argument lock = ", "nobody holds"},
+         [](const Runtime&) {
+           gshmem_clear_lock(static_cast<long*>(gshmem_calloc(1, sizeof(long))));
+         });
 }
 
 TEST_CASE("free_of_different_blocks_is_a_fault") {
