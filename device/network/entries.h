@@ -64,8 +64,8 @@ inline constexpr std::uint64_t kSink = offsetof(abi::InternalArea, sink);
 /// The keys of a SignalledEntry and of its queue's heaps.
 struct SignalKeys : HeldKeys {
   Be32 atomic;
-  GSHMEM_FN SignalKeys(Be32 local, Be32 remote, Be32 atomic)
-      : HeldKeys{local, remote}, atomic(atomic) {}
+  GSHMEM_FN SignalKeys(Be32 local_key, Be32 remote_key, Be32 atomic_key)
+      : HeldKeys{local_key, remote_key}, atomic(atomic_key) {}
   GSHMEM_FN explicit SignalKeys(Queue queue)
       : SignalKeys(queue.local_key(), queue.remote_key(), queue.atomic_key()) {}
 };

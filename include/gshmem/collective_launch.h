@@ -30,8 +30,8 @@ GSHMEM_EXPORT int gshmemx_collective_launch_query_gridsize(const void* func, dim
 GSHMEM_EXPORT int gshmemx_collective_launch(const void* func, dim3 gridDims, dim3 blockDims,
                                             void** args, size_t sharedMem, cudaStream_t stream);
 
-/// NVSHMEM's type of that name: a launch of CUDA's with attributes.
-typedef struct gshmemx_collective_launch_attr {
+/// NVSHMEM's type of that name, and with its tag: a launch of CUDA's with attributes.
+typedef struct nvshmemx_collective_launch_attr {
   cudaLaunchConfig_t cuda_config;
 } gshmemx_collective_launch_attr_t;
 /// Does what gshmemx_collective_launch does, with at most 32 attributes of the launch. The kernel

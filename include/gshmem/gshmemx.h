@@ -45,7 +45,7 @@ typedef struct gshmemx_init_args {
   char reserved[72];
 } gshmemx_init_args_t;
 
-typedef struct gshmemx_init_attr {
+typedef struct {
   int version;
   void* mpi_comm;
   gshmemx_init_args_t args;

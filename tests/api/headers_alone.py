@@ -10,7 +10,7 @@ import re
 import subprocess
 import sys
 
-WARNINGS = ["-Wall", "-Wextra", "-Wpedantic", "-Werror"]
+WARNINGS = ["-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Werror"]
 # Not for C: PODs and code that only C++ sees.
 CXX_ONLY = ("abi/", "device/", "collective_launch.h", "deepep.h", "gpu_scope.h")
 # Headers that need CUDA's headers.

@@ -211,17 +211,14 @@ NVSHMEM_HOST_FN int nvshmemx_collective_launch(const void* func, dim3 gridDims, 
                                                void** args, size_t sharedMem, cudaStream_t stream) {
   return gshmemx_collective_launch(func, gridDims, blockDims, args, sharedMem, stream);
 }
-/// A type of its own: a macro for the tag of gshmem's would also rename the function.
-typedef struct nvshmemx_collective_launch_attr {
-  cudaLaunchConfig_t cuda_config;
-} nvshmemx_collective_launch_attr_t;
+typedef gshmemx_collective_launch_attr_t nvshmemx_collective_launch_attr_t;
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wshadow"  // g++: the function has the name of its struct's tag
 NVSHMEM_HOST_FN int nvshmemx_collective_launch_attr(const nvshmemx_collective_launch_attr_t* attr,
                                                     const void* func, void** args) {
-  gshmemx_collective_launch_attr_t same;
-  if (attr == NULL) return gshmemx_collective_launch_attr(NULL, func, args);
-  same.cuda_config = attr->cuda_config;
-  return gshmemx_collective_launch_attr(&same, func, args);
+  return gshmemx_collective_launch_attr(attr, func, args);
 }
+#pragma GCC diagnostic pop
 NVSHMEM_HOST_FN int nvshmemx_collective_launch_query_gridsize(const void* func, dim3 blockDims,
                                                               void** args, size_t sharedMem,
                                                               int* gridsize) {
