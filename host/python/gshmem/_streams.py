@@ -15,7 +15,10 @@ def handle_of(stream: Any) -> int:
         if hasattr(stream, name):
             stream = getattr(stream, name)
             break
-    return int(getattr(stream, "value", stream) or 0)
+    number = getattr(stream, "value", stream) or 0
+    if isinstance(number, (float, str, bytes)):
+        raise TypeError(f"stream = {number!r} is not a CUDA stream, nor the number of one")
+    return int(number)
 
 
 def on_stream(stem: str, result: Any, *arguments: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 import ctypes
 from typing import Any, Optional
 
+from . import _memory
 from ._library import check, function, integer, raise_fault, require
 from ._memory import INT
 from ._streams import on_stream
@@ -18,6 +19,8 @@ def _team_of(call: str, team: Any, argument: str = "team") -> Team:
         raise TypeError(f"{call}: {argument} = {team!r} is not a gshmem.Team")
     if team.handle == _INVALID:
         raise ValueError(f"{call}: {team!r} was destroyed")
+    if team.handle not in _PREDEFINED and team._job != _memory._job:
+        raise ValueError(f"{call}: {team!r} is of a job that finalize() has ended")
     return team
 
 
@@ -27,6 +30,7 @@ class Team:
     def __init__(self, handle: int, name: str = ""):
         self.handle = handle  #: a gshmem_team_t
         self._name = name
+        self._job = _memory._job
 
     def _handle(self, call: str) -> int:
         require()

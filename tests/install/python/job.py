@@ -212,9 +212,16 @@ raises(ValueError, "given back", a.tolist)
 equal(raises(g.Error, "the log says why", lambda: g.empty(1 << 40)).status, "OUT_OF_MEMORY")
 g.register(many)
 kept, many = weakref.ref(many), None
+for wrong in (1.5, "1"):
+    raises(TypeError, f"stream = {wrong!r} is not a CUDA stream", lambda: g.barrier_all(stream=wrong))
+ended = g.WORLD.split_strided(0, 1, n)
 g.finalize()
 equal(kept(), None)
 raises(ValueError, "given back", b.tolist)
+g.init()
+raises(ValueError, "is of a job that finalize() has ended", ended.barrier)
+g.WORLD.barrier()
+g.finalize()
 
 # The launcher has the status of the PE that failed first, and ends the others: PE 0 is in no call, or fails because PE 1 is gone.
 if me == 0:
