@@ -3,6 +3,7 @@
 #include "host/base/thread.h"
 
 #include <dlfcn.h>
+#include <link.h>
 
 #include <filesystem>
 #include <system_error>
@@ -52,9 +53,13 @@ void* DynamicLibrary::address(const char* symbol, Where where) const {
 
 std::string folder_of_code(const void* address) {
   Dl_info info{};
-  if (dladdr(address, &info) == 0) return {};
+  void* map = nullptr;
+  if (dladdr1(address, &info, &map, RTLD_DL_LINKMAP) == 0) return {};
+  // The name of the main program is argv[0], which is no path if the shell found it in PATH.
+  const bool in_program = *static_cast<const link_map*>(map)->l_name == '\0';
   std::error_code error;
-  const std::filesystem::path file = std::filesystem::canonical(info.dli_fname, error);
+  const std::filesystem::path file =
+      std::filesystem::canonical(in_program ? "/proc/self/exe" : info.dli_fname, error);
   return error ? std::string{} : file.parent_path().string();
 }
 
