@@ -1,6 +1,6 @@
 // Prints the reports for programs, with members in the order in which they were added. Invariant:
-// the output is valid UTF-8 for any strings; invalid bytes become U+FFFD. A page of one schema has
-// the same members on every machine: null stands for what there is not.
+// the output is valid UTF-8 for any strings; invalid bytes become U+FFFD. Pages of one kind
+// and schema have the same members on every machine: null stands for what there is not.
 #include "host/tools/doctor/doctor.h"
 #include "host/tools/info/report.h"
 
