@@ -57,6 +57,14 @@ def case_json(program):
     assert list(other) == list(report) and [list(v) for v in other["variables"]] == [list(v) for v in report["variables"]]
 
 
+def case_lost_output(program):
+    """What cannot be printed is a failure with a line."""
+    for options in (["--json", "--no-job"], ["--doctor", "--list"], ["--version"], ["--help"]):
+        for where in ("> /dev/full", ">&-"):
+            done = subprocess.run(["sh", "-c", f'"$@" {where}', "sh", *program, *options], capture_output=True, text=True)
+            assert done.returncode == 1 and "standard output cannot be written" in done.stderr, (options, where, done)
+
+
 WRAP = "wrap of the queue .*"
 FLUSHED = WRAP + "flushed: an earlier entry or the other end failed"
 SELFTEST_FAULTS = [  # rules and adversary of the soft NIC, and the lines that name the reasons
@@ -408,7 +416,7 @@ def case_options(program):
                         run(program, ["--version"], 0))
     assert run(program, ["--wrong"], 2) == ""
     assert run(program, ["--list"], 2) == ""
-    for both in (["--json", "--markdown"], ["--json", "--nic-selftest"], ["--doctor", "--gdr-proof"], ["--doctor", "--markdown"],
+    for both in (["--json", "--version"], ["--json", "--markdown"], ["--json", "--nic-selftest"], ["--doctor", "--gdr-proof"], ["--doctor", "--markdown"],
                  ["--doctor", "--nic-selftest"], ["--gdr-proof", "GSHMEM_NIC"], ["--markdown", "GSHMEM_NIC"]):
         text, error = run_both(program, both, 2)
         assert text == "" and "excludes" in error, (both, text, error)

@@ -19,7 +19,7 @@
 namespace {
 
 struct Options {
-  bool json = false, markdown = false, doctor = false, list = false, quiet = false;
+  bool version = false, json = false, markdown = false, doctor = false, list = false, quiet = false;
   bool selftest = false;
   std::vector<std::string> names;
   bool proof = false;
@@ -74,9 +74,10 @@ void declare_proof(CLI::App& app, Options& options, CLI::Option* proof) {
 }
 
 void declare(CLI::App& app, Options& options) {
-  app.set_version_flag("--version", gshmem::info::version_line(),
-                       "print the version, the number of the ABI and the level of NVSHMEM");
-  CLI::Option* json = app.add_flag("--json", options.json, "print JSON");
+  CLI::Option* version =
+      app.add_flag("--version", options.version,
+                   "print the version, the number of the ABI and the level of NVSHMEM");
+  CLI::Option* json = app.add_flag("--json", options.json, "print JSON")->excludes(version);
   CLI::Option* job = app.add_flag_function(
       "--job", [&](std::int64_t) { options.job = true; },
       "join a job without a launcher as well: one PE, or as GSHMEM_BOOTSTRAP says");
@@ -215,6 +216,10 @@ int run_proof(const Options& options) {
 
 int run(const Options& options) {
   using namespace gshmem::info;
+  if (options.version) {
+    std::puts(version_line().c_str());
+    return 0;
+  }
   if (options.doctor) return run_doctor(options);
   if (options.selftest) return run_selftest();
   if (options.proof) return run_proof(options);
@@ -245,9 +250,14 @@ int run(const Options& options) {
   return report.good() ? 0 : 1;
 }
 
-}  // namespace
+/// Returns the status, or that of a failure if what was printed is lost.
+int finished(int status) {
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return status;
+  std::fputs("gshmem-info: the output is lost: standard output cannot be written\n", stderr);
+  return status == 0 ? 1 : status;
+}
 
-int main(int argc, char** argv) {
+int parse_and_run(int argc, char** argv) {
   Options options;
   CLI::App app(
       "Prints version, build, GPUs, network cards, and every variable with its value.\n"
@@ -268,3 +278,7 @@ int main(int argc, char** argv) {
     return options.proof ? 2 : 1;
   }
 }
+
+}  // namespace
+
+int main(int argc, char** argv) { return finished(parse_and_run(argc, argv)); }
