@@ -60,6 +60,9 @@ for command, status, words in (
         (["false"], 1, "nothing was checked"),
         (["-n", "2", "--runner", "/none/gshmem-check-main", program], 2, "run the installed gshmem-check"),
         (["-n", "0", program], 2, "'0' is no number of PEs"),
+        (["--json", "/none/file", program, "none"], 2, "--json /none/file: No such file"),
+        (["--json", "/dev/full", "false"], 2, "--json /dev/full: No space"),
+        (["--seed", "-1", program, "none"], 2, "'-1' is no seed"),
         (["/none/program"], 2, "/none/program: No such file")):
     run = subprocess.run([sys.executable, check, *command], capture_output=True, text=True, timeout=300)
     assert run.returncode == status and words in run.stderr and "0 findings" not in run.stderr, (command, run)
