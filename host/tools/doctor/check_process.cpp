@@ -11,6 +11,8 @@
 namespace gshmem::info {
 namespace {
 
+namespace fs = std::filesystem;
+
 std::string memlock_fix(const Machine& machine) {
   if (machine.env("SLURM_JOB_ID") != nullptr) {
     return "in slurm.conf PropagateResourceLimitsExcept=MEMLOCK; in slurmd.service "
@@ -23,8 +25,9 @@ std::string memlock_fix(const Machine& machine) {
          "/etc/security/limits.d/rdma.conf, then log in again   (services: LimitMEMLOCK=infinity)";
 }
 
-std::optional<std::uint64_t> memory_available(const Machine& machine) {
-  const auto kib = leading_number(value_in(machine.at("/proc/meminfo"), "MemAvailable:"));
+/// Returns the bytes of a line of /proc/meminfo.
+std::optional<std::uint64_t> memory(const Machine& machine, const char* line) {
+  const auto kib = leading_number(value_in(machine.at("/proc/meminfo"), line));
   if (!kib) return {};
   return static_cast<std::uint64_t>(*kib) * 1024;
 }
@@ -39,6 +42,27 @@ std::uint64_t local_pes(const Machine& machine) {
   return 1;
 }
 
+/// Finds values that are accepted, and with which init fails nevertheless.
+void look_for_refused(const Machine& machine, Findings& findings) {
+  const std::string& file = machine.config.log_file;
+  const fs::path folder = fs::path(file).parent_path();
+  std::error_code error;
+  if (folder.is_absolute() && file.find('%') == std::string::npos &&
+      !fs::is_directory(machine.at(folder.native()), error)) {
+    findings.push_back(problem({.symptom = "init fails: GSHMEM_LOG_FILE=" + file,
+                                .cause = "there is no folder " + folder.string(),
+                                .fix = "mkdir -p " + folder.string()}));
+  }
+  const CheckChoice check = machine.config.check;
+  const bool checks_order = check == CheckChoice::kOrder || check == CheckChoice::kFences;
+  if (checks_order && !machine.built_with_order_check) {
+    findings.push_back(
+        problem({.symptom = "init fails: GSHMEM_CHECK=order",
+                 .cause = "this gshmem was built without -DGSHMEM_SANITIZE=thread",
+                 .fix = "unset GSHMEM_CHECK   (or build gshmem by cmake --preset check)"}));
+  }
+}
+
 }  // namespace
 
 Findings check_variables(const Machine& machine) {
@@ -51,6 +75,7 @@ Findings check_variables(const Machine& machine) {
                                 .cause = "the value in the environment is not accepted",
                                 .fix = "unset " + report.entry.set_by}));
   }
+  look_for_refused(machine, findings);
   for (const std::string& sentence : machine.unknown_names) {
     findings.push_back(
         hint({.symptom = sentence,
@@ -117,7 +142,7 @@ Findings check_dev_shm(const Machine& machine) {
 Findings check_memory(const Machine& machine) {
   const bool cpu_mode = machine.cuda.gpus.empty() || machine.config.device == DeviceChoice::kCpu;
   if (!cpu_mode) return {skipped("heaps lie in GPU memory")};
-  const auto available = memory_available(machine);
+  const auto available = memory(machine, "MemAvailable:");
   const auto limit = cgroup_memory(machine.root);
   if (!available && !limit) return {skipped("neither /proc/meminfo nor a cgroup says how much")};
   const std::uint64_t room =
@@ -128,8 +153,17 @@ Findings check_memory(const Machine& machine) {
       "heaps of %lu PE(s) here: %s of %s (%s)", pes, bytes_text(need).c_str(),
       bytes_text(room).c_str(), limit && *limit == room ? "the cgroup's limit" : "MemAvailable");
   if (need <= room) return {ok(sum + " before they grow")};
-  return {hint(
-      {.symptom = sum + ": PEs that use them whole are killed by the kernel",
+  // Heaps for which even an idle machine has no room are refused by init (require_memory of
+  // transport/p2p).
+  const auto total = memory(machine, "MemTotal:");
+  const std::uint64_t swap = memory(machine, "SwapTotal:").value_or(0);
+  const bool refused = !memory_bound(total ? *total + swap : Limit::kUnlimited, limit)
+                            .has_room(machine.config.symmetric_size, pes);
+  const char* const effect =
+      refused ? ": init fails" : ": PEs that use them whole are killed by the kernel";
+  const auto trouble = refused ? problem : hint;
+  return {trouble(
+      {.symptom = sum + effect,
        .cause = "GSHMEM_SYMMETRIC_SIZE=" + bytes_text(machine.config.symmetric_size) +
                 " per PE in CPU mode",
        .fix = "export GSHMEM_SYMMETRIC_SIZE=" + std::to_string((room / pes >> 20) * 3 / 4) + "M"})};

@@ -122,6 +122,14 @@ Findings check_launcher(const Machine& machine) {
   const std::string name = launcher_name(machine);
   Machine copy = machine;
   const auto* const lonely = bootstrap::launcher_of_several(lookup, &copy);
+  const bool by_uid = machine.config.bootstrap == BootstrapKind::kUid;
+  if (by_uid && machine.config.uid_address.empty() && machine.env("MASTER_PORT") == nullptr) {
+    return {problem({.symptom = "init without a unique id fails: GSHMEM_BOOTSTRAP=uid has no "
+                                "address of rank 0",
+                     .cause = "neither GSHMEM_UID_ADDRESS nor torchrun's MASTER_PORT is set",
+                     .fix = "export GSHMEM_UID_ADDRESS=<host of rank 0>:<port>   (or unset "
+                            "GSHMEM_BOOTSTRAP)"})};
+  }
   if (machine.env("PMIX_RANK") != nullptr) {
     return {ok("started by " + name + " as PMIx rank " + machine.env_or_empty("PMIX_RANK"))};
   }
@@ -154,6 +162,11 @@ Findings check_library(const Machine& machine) {
                                                    mine.version.c_str(), mine.abi),
          .fix = "the folder of the wanted libgshmem.so first in LD_LIBRARY_PATH, or the "
                 "gshmem-info beside the one that is loaded"}));
+  } else if (loaded.file.empty() && library.found.empty()) {
+    findings.push_back(hint({.symptom = "programs may not start: the loader finds no libgshmem.so",
+                             .cause = library.why_none,
+                             .fix = "the folder of libgshmem.so in LD_LIBRARY_PATH, or "
+                                    "-Wl,-rpath=FOLDER when programs are linked"}));
   } else {
     findings.push_back(ok(library_text(library)));
   }

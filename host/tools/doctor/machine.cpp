@@ -90,6 +90,7 @@ Machine this_machine() {
   machine.memlock = limit_of(RLIMIT_MEMLOCK);
   machine.open_files = limit_of(RLIMIT_NOFILE);
   machine.built_with_pmix = GSHMEM_INFO_PMIX != 0;
+  machine.built_with_order_check = std::string_view(GSHMEM_INFO_SANITIZE) == "thread";
   machine.cuda = cuda_facts();
   machine.program_library = program_library();
   machine.others_nvshmem = nvshmem_of_others();

@@ -57,7 +57,7 @@ struct Machine {
   std::filesystem::path root = "/";  ///< the folder of /sys, /proc and /dev
   std::string host, architecture;    ///< architecture as in uname -m
   Limit memlock, open_files;
-  bool built_with_pmix = true;
+  bool built_with_pmix = true, built_with_order_check = false;
   CudaFacts cuda;
   ProgramLibrary program_library;
   std::string others_nvshmem;              ///< info::nvshmem_of_others
