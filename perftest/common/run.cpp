@@ -74,7 +74,9 @@ int run_job(const Program& program, int argc, char** argv,
   } else {
     job(options);
   }
-  return 0;
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return 0;
+  std::fprintf(stderr, "%s: the output is lost: standard output cannot be written\n", program.name);
+  return 1;
 } catch (const UsageError& error) {
   std::fprintf(stderr, "%s: %s\n", program.name, error.what());
   return 2;

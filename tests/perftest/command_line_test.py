@@ -49,6 +49,13 @@ class CommandLineTest(unittest.TestCase):
                     self.assertGreater(row["median_us"], 0)
                     self.assertGreaterEqual(row["median_us"], row["min_us"])
 
+    def test_lost_output_is_a_failure_with_a_line(self):
+        command = [os.path.join(FOLDER, "put_bw"), "--pes", "2", *SMALL, *SIZES, "--format", "json"]
+        for where in ("> /dev/full", ">&-"):
+            result = subprocess.run(["sh", "-c", f'"$@" {where}', "sh", *command], capture_output=True, text=True, timeout=300)
+            self.assertEqual(result.returncode, 1, result.stderr)
+            self.assertIn("put_bw: the output is lost", result.stderr)
+
     def test_cpu_time_is_a_column_over_the_network_and_within_that_of_the_program(self):
         environment = {**os.environ, "GSHMEM_P2P": "0", "GSHMEM_NIC": "soft"}
         command = [os.path.join(FOLDER, "put_bw"), "--pes", "2", *SMALL, *SIZES, "--format", "json"]
