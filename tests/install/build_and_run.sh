@@ -110,13 +110,16 @@ case $way in
   packages)
     for tool in cpack dpkg-deb dpkg-shlibdeps; do command -v $tool > /dev/null || skip "no $tool"; done
     cpack -G DEB -B "$target" --config "$build/CPackConfig.cmake" > "$target/cpack.log" 2>&1 || { cat "$target/cpack.log"; exit 1; }
-    for name in libgshmem0.1 libgshmem-dev gshmem-nvshmem gshmem-tools; do
+    for name in libgshmem0.1 libgshmem-dev gshmem-nvshmem gshmem-tools gshmem-softnic; do
       dpkg-deb -x "$target/$name"_*.deb "$target/root"
       dpkg-deb -c "$target/$name"_*.deb | awk '$1 !~ /^d/ {print $6}' >> "$target/files"
     done
     [[ -z $(sort "$target/files" | uniq -d) ]]  # no file is in two packages
     [[ $(dpkg-deb -f "$target"/gshmem-tools_*.deb Depends) == *"libgshmem0.1 (= "* ]]
     ls "$target"/root/usr/share/doc/gshmem/{LICENSE,CHANGELOG.md,install.md} > /dev/null
+    if [[ -e $build/lib/gshnic/libmlx5.so.1 ]]; then
+      GSHMEM_NIC=soft "$target/root/usr/bin/gshmem-info" --nic-selftest > "$target/selftest.log"
+    fi
     "$target/root/usr/bin/gshmem-info" --version
     ;;
   nvcc)
