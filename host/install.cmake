@@ -53,13 +53,15 @@ if(GSHMEM_SANITIZE STREQUAL "thread")
   install(PROGRAMS ${CMAKE_CURRENT_LIST_DIR}/tools/check/gshmem-check DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()
 
+# They are made where find_package does not look: a build folder is no installed gshmem.
+set(gshmem_config_made ${PROJECT_BINARY_DIR}/host/config)
 set(gshmem_config_folder ${CMAKE_INSTALL_LIBDIR}/cmake/gshmem)
 configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/gshmem-config.cmake.in
-  ${PROJECT_BINARY_DIR}/gshmem-config.cmake INSTALL_DESTINATION ${gshmem_config_folder})
-write_basic_package_version_file(${PROJECT_BINARY_DIR}/gshmem-config-version.cmake
+  ${gshmem_config_made}/gshmem-config.cmake INSTALL_DESTINATION ${gshmem_config_folder})
+write_basic_package_version_file(${gshmem_config_made}/gshmem-config-version.cmake
   COMPATIBILITY SameMinorVersion)
-install(FILES ${PROJECT_BINARY_DIR}/gshmem-config.cmake
-  ${PROJECT_BINARY_DIR}/gshmem-config-version.cmake DESTINATION ${gshmem_config_folder} COMPONENT dev)
+install(FILES ${gshmem_config_made}/gshmem-config.cmake
+  ${gshmem_config_made}/gshmem-config-version.cmake DESTINATION ${gshmem_config_folder} COMPONENT dev)
 install(EXPORT gshmem-targets NAMESPACE gshmem:: DESTINATION ${gshmem_config_folder} COMPONENT dev)
 
 file(RELATIVE_PATH GSHMEM_PC_PREFIX ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})

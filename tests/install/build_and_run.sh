@@ -71,6 +71,12 @@ case $way in
     printf '%s\n' 'cmake_minimum_required(VERSION 3.18)' 'project(later LANGUAGES NONE)' 'find_package(gshmem 0.1 REQUIRED)' \
       > "$target/CMakeLists.txt"
     cmake -S "$target" -B "$target/later" -DCMAKE_PREFIX_PATH="$prefix"
+    # A build folder is no installed gshmem.
+    if cmake -S "$target" -B "$target/unfound" -DCMAKE_PREFIX_PATH="$build" 2> "$target/unfound.log"; then
+      echo "find_package(gshmem) finds the build folder"
+      exit 1
+    fi
+    grep -q 'Could not find a package configuration file provided by "gshmem"' "$target/unfound.log"
     # What is asked for and not there has a reason.
     sed 's/gshmem 0.1 REQUIRED/& COMPONENTS mpi/' "$outside/CMakeLists.txt" > "$target/CMakeLists.txt"
     if cmake -S "$target" -B "$target/none" -DCMAKE_PREFIX_PATH="$prefix" 2> "$target/none.log"; then
