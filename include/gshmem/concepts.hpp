@@ -2,6 +2,10 @@
 // C++20.
 #pragma once
 
+#if __cplusplus < 201709L
+#error "gshmem: the C++ API needs C++20 (-std=c++20); C++17 has the functions of gshmem/gshmem.h"
+#endif
+
 #include "types.h"
 
 #include <concepts>
@@ -45,7 +49,7 @@ constexpr bool is_wait_type() {
 template <class T>
 concept AtomicWord = detail::amo_class<T>()
 >= detail::kAmoEXT;
-/// Also supports compare_swap, inc (table 3).
+/// Also supports compare_swap (table 3).
 template <class T>
 concept AtomicInteger = detail::amo_class<T>()
 >= detail::kAmoSTD;

@@ -38,6 +38,30 @@ struct Signal {
   enum Op : int { kSet = GSHMEM_SIGNAL_SET, kAdd = GSHMEM_SIGNAL_ADD } op = kSet;
 };
 
+namespace detail {
+template <class T, ReduceOp kOp>
+constexpr bool is_reducible() {
+  using Own = device::Reduced<T>;
+  if constexpr (kOp == ReduceOp::kMaxloc) {
+    return std::is_same_v<Own, gshmem_double2_t>;
+  } else if constexpr (device::kIsComplex<Own>) {
+    return kOp == ReduceOp::kSum || kOp == ReduceOp::kProd;
+  } else if constexpr (std::is_integral_v<Own>) {
+    return sizeof(Own) <= 8 && !std::is_same_v<Own, bool>;
+  } else {
+    return (std::is_same_v<Own, float> || std::is_same_v<Own, double> ||
+            device::kIsNarrow<Own>)&&(kOp == ReduceOp::kSum || kOp == ReduceOp::kProd ||
+                                      kOp == ReduceOp::kMin || kOp == ReduceOp::kMax);
+  }
+}
+}  // namespace detail
+
+/// Elements that reductions combine with kOp: integers of up to 8 bytes; float, double and the
+/// types of 16 bits but for and, or, xor; sum and prod of complex types; maxloc of
+/// gshmem_double2_t.
+template <class T, ReduceOp kOp>
+concept Reducible = Element<T> && detail::is_reducible<std::remove_cv_t<T>, kOp>();
+
 class Context {
  public:
   GSHMEM_FN explicit Context(const abi::DeviceState& state) : state_(state) {}
@@ -286,10 +310,9 @@ class Context {
     return api::alltoalls<sizeof(T)>(caller("alltoalls" GSHMEM_HERE), group, team, dest, source,
                                      strides);
   }
-  /// Reductions of integers and floating-point types of up to 8 bytes, including those of 16 bits;
-  /// sum and prod of complex types; maxloc of gshmem_double2_t. Scans use kSum.
+  // Reductions of the types that Reducible names. Scans use kSum.
 #define GSHMEM_CONTEXT_REDUCTION(NAME, KIND)                                                   \
-  template <ReduceOp kOp, Group G, Element T>                                                  \
+  template <ReduceOp kOp, Group G, Reducible<kOp> T>                                           \
   GSHMEM_FN int NAME(G group, gshmem_team_t team, T* dest, const T* source,                    \
                      std::size_t count GSHMEM_SITE) const {                                    \
     return api::reduction<device::CallKind::KIND, kOp>(caller(#NAME GSHMEM_HERE), group, team, \

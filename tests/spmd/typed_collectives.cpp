@@ -11,6 +11,16 @@ using namespace gshmem::spmd;
 
 namespace {
 
+// The C++ API combines the first ones, and does not compile for the others.
+static_assert(Reducible<int, ReduceOp::kXor> && Reducible<std::uint64_t, ReduceOp::kMin> &&
+              Reducible<float, ReduceOp::kMax> && Reducible<gshmem_half_t, ReduceOp::kSum> &&
+              Reducible<gshmem_complexd_t, ReduceOp::kProd> &&
+              Reducible<gshmem_double2_t, ReduceOp::kMaxloc>);
+static_assert(!Reducible<long double, ReduceOp::kSum> && !Reducible<__int128, ReduceOp::kSum> &&
+              !Reducible<float, ReduceOp::kAnd> && !Reducible<bool, ReduceOp::kSum> &&
+              !Reducible<int*, ReduceOp::kSum> && !Reducible<int, ReduceOp::kMaxloc> &&
+              !Reducible<gshmem_complexf_t, ReduceOp::kMax>);
+
 /// The number of elements that each member contributes.
 constexpr std::size_t kTyped = 37;
 /// The memory for check_reduce(): source and results of elements of any type.
