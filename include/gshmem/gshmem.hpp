@@ -34,14 +34,34 @@ inline std::string last_fault_message() {
   return gshmemx_last_fault(&fault) == GSHMEMX_SUCCESS ? "no fault recorded" : fault.message;
 }
 
-/// Init and finalize of one PE. Collective; it belongs to the thread that made it.
+namespace detail {
+/// Is an exception on its way through the scope of an object of this kind? Then its destructor
+/// makes no collective call: other PEs make another one, and the job would end for that before the
+/// exception is caught.
+class Unwinding {
+ public:
+  explicit operator bool() const noexcept { return std::uncaught_exceptions() > before_; }
+
+ private:
+  int before_ = std::uncaught_exceptions();
+};
+}  // namespace detail
+
+/// Init and finalize of one PE. Collective; it belongs to the thread that made it. When an
+/// exception leaves its scope, a PE that is a process is not finalized: it leaves when the process
+/// ends, and what catches the exception can say why.
 class Runtime {
  public:
   /// Does what gshmem_init does, but throws Failure.
   Runtime() { init(GSHMEMX_INIT_DEFAULT, nullptr); }
   /// Does the same with attributes (gshmemx.h).
-  Runtime(unsigned flags, gshmemx_init_attr_t& attr) { init(flags, &attr); }
-  ~Runtime() { gshmem_finalize(); }
+  Runtime(unsigned flags, gshmemx_init_attr_t& attr)
+      : is_thread_((flags & GSHMEMX_INIT_THREAD_PES) != 0) {
+    init(flags, &attr);
+  }
+  ~Runtime() {
+    if (is_thread_ || !unwinding_) gshmem_finalize();
+  }
   Runtime(const Runtime&) = delete;
 
   [[nodiscard]] int my_pe() const { return gshmem_my_pe(); }
@@ -51,14 +71,21 @@ class Runtime {
 
  private:
   static void init(unsigned flags, gshmemx_init_attr_t* attr) {
+    detail::check_headers();
     const int status = gshmemx_init_attr(flags, attr);
     if (status != GSHMEMX_SUCCESS) throw Failure(status, last_fault_message());
   }
+
+  bool is_thread_ = false;
+  detail::Unwinding unwinding_;
 };
 
 /// `count` elements of symmetric memory on every PE. Construction and destruction are collective.
+/// When an exception leaves its scope the memory stays allocated.
 template <Element T>
 class SymmetricArray {
+  static_assert(alignof(T) <= 128, "gshmem_malloc aligns to 128 bytes; use gshmem_align");
+
  public:
   enum class Fill { kNone, kZero };
 
@@ -80,7 +107,9 @@ class SymmetricArray {
     std::swap(count_, other.count_);
     return *this;
   }
-  ~SymmetricArray() { gshmem_free(data_); }
+  ~SymmetricArray() {
+    if (!unwinding_) gshmem_free(data_);
+  }
 
   /// Returns the symmetric address, which put, get and kernels accept.
   [[nodiscard]] T* data() const noexcept { return data_; }
@@ -114,6 +143,7 @@ class SymmetricArray {
 
   T* data_ = nullptr;
   std::size_t count_ = 0;
+  detail::Unwinding unwinding_;
 };
 
 /// Runs `body(runtime)` on `n_pes` threads of this process, each a PE of its own. Rethrows the

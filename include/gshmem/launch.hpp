@@ -80,7 +80,7 @@ inline void check_shape(const LaunchShape& shape, unsigned max_threads, bool on_
 [[maybe_unused]] static void check_headers() {
   if (const unsigned number = gshmemi_abi_number(); number != abi::kStateAbi) {
     throw std::runtime_error(
-        "gshmem::launch: this part of the program was compiled with headers of another gshmem "
+        "gshmem: this part of the program was compiled with headers of another gshmem "
         "(number " +
         std::to_string(abi::kStateAbi) + "; this library's has number " + std::to_string(number) +
         "); compile it again with this one's");
@@ -149,7 +149,8 @@ static void launch_with(const abi::DeviceState& state, const LaunchShape& shape,
 /// once (see synchronize); in CPU mode when all threads have returned. Errors: std::runtime_error
 /// for a call before init, an invalid shape, a refused launch or a thread that could not be
 /// started. Also for a PE on a GPU when this unit was not compiled by nvcc, and for a unit with the
-/// headers of another version.
+/// headers of another version. An exception must not leave the functor: it ends the process in CPU
+/// mode (std::terminate), and kernels have none.
 template <unsigned kMaxThreads = 1024, class F, class... Args>
 static void launch(const LaunchShape& shape, const F& functor, Args... args) {
   detail::check_headers();

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <stdexcept>
 #include <string>
 #include <thread>
 
@@ -52,6 +53,24 @@ TEST_CASE("finalize_does_not_wait_for_a_pe_that_dies_meanwhile") {
   CHECK(contains(outcomes[0].output, "ERROR: PE 1 died"));
   CHECK(contains(outcomes[0].output, "WARN: finalize goes on without the other PEs: "));
   CHECK(contains(outcomes[0].output, "finalized"));
+}
+
+TEST_CASE("an_exception_is_caught_before_the_job_ends_for_what_its_destructors_call") {
+  const auto outcomes = in_children(2, quick({{"GSHMEM_FAULT", "abort"}}), [](int rank) {
+    try {
+      const Runtime runtime;
+      const SymmetricArray<int> array(4);
+      if (rank == 0) throw std::runtime_error("cannot open input.dat");
+      gshmem_barrier_all();
+    } catch (const std::exception& error) {
+      std::printf("caught: %s\n", error.what());
+    }
+  });
+  INFO(outcomes[0].output);
+  INFO(outcomes[1].output);
+  CHECK(outcomes[0].code == 0);
+  CHECK(contains(outcomes[0].output, "caught: cannot open input.dat"));
+  CHECK(contains(outcomes[1].output, "gshmem_barrier_all waits for PE 0, which left the job"));
 }
 
 TEST_CASE("only_the_last_finalize_leaves_the_job") {
