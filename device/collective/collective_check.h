@@ -30,7 +30,9 @@ GSHMEM_OUTLINE void note_call(const TeamCall& call, std::uint64_t kind, std::uin
   fence_release_system();
   store_relaxed(&note.what, kind);
   store_relaxed(&note.bytes, bytes);
-  const bool has_dest = is_symmetric(*call.state, call.dest, 1);  // with 0 elements it may be null
+  // With 0 elements it may be null. That of reducescatter may be the member's own part of source.
+  const bool has_dest = static_cast<CallKind>(kind >> 32 & 0xff) != CallKind::kReducescatter &&
+                        is_symmetric(*call.state, call.dest, 1);
   store_relaxed(&note.dest, has_dest ? as_value(call.dest) - as_value(call.state->heap) : 0);
   fence_release_system();
   store_flag(&note.key, std::uint64_t{1} << 63 | load_relaxed(&slot->epoch) << 33 >> 1 |
