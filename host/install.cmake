@@ -55,8 +55,6 @@ endif()
 
 # They are made where find_package does not look: a build folder is no installed gshmem.
 set(gshmem_config_made ${PROJECT_BINARY_DIR}/host/config)
-# A build folder of an older commit still has them where it looks.
-file(REMOVE ${PROJECT_BINARY_DIR}/gshmem-config.cmake ${PROJECT_BINARY_DIR}/gshmem-config-version.cmake)
 set(gshmem_config_folder ${CMAKE_INSTALL_LIBDIR}/cmake/gshmem)
 configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/gshmem-config.cmake.in
   ${gshmem_config_made}/gshmem-config.cmake INSTALL_DESTINATION ${gshmem_config_folder})
