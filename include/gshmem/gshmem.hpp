@@ -71,7 +71,7 @@ class Runtime {
 
  private:
   static void init(unsigned flags, gshmemx_init_attr_t* attr) {
-    detail::check_headers();
+    detail::check_headers(abi::kStateAbi);
     const int status = gshmemx_init_attr(flags, attr);
     if (status != GSHMEMX_SUCCESS) throw Failure(status, last_fault_message());
   }

@@ -75,14 +75,14 @@ inline void check_shape(const LaunchShape& shape, unsigned max_threads, bool on_
   }
 }
 
-/// Units with kernels are checked at init; those of other compilers register nothing. It is static,
-/// because each unit has the number of its own headers.
-[[maybe_unused]] static void check_headers() {
-  if (const unsigned number = gshmemi_abi_number(); number != abi::kStateAbi) {
+/// Units with kernels are checked at init; those of other compilers register nothing. `mine` is the
+/// number of the caller's headers.
+inline void check_headers(unsigned mine) {
+  if (const unsigned number = gshmemi_abi_number(); number != mine) {
     throw std::runtime_error(
         "gshmem: this part of the program was compiled with headers of another gshmem "
         "(number " +
-        std::to_string(abi::kStateAbi) + "; this library's has number " + std::to_string(number) +
+        std::to_string(mine) + "; this library's has number " + std::to_string(number) +
         "); compile it again with this one's");
   }
 }
@@ -153,7 +153,7 @@ static void launch_with(const abi::DeviceState& state, const LaunchShape& shape,
 /// mode (std::terminate), and kernels have none.
 template <unsigned kMaxThreads = 1024, class F, class... Args>
 static void launch(const LaunchShape& shape, const F& functor, Args... args) {
-  detail::check_headers();
+  detail::check_headers(abi::kStateAbi);
   const abi::DeviceState* state = gshmemi_ambient()->state;
   if (!state) {
     throw std::runtime_error("gshmem::launch: the library is not initialized on this thread");

@@ -127,7 +127,7 @@ TEST_CASE("launch_by_a_unit_with_other_headers_is_refused") {
   CHECK(outcome.code == 0);
   const std::string number = std::to_string(abi::kStateAbi);
   CHECK(contains(outcome.output,
-                 "gshmem::launch: this part of the program was compiled with "
+                 "gshmem: this part of the program was compiled with "
                  "headers of another gshmem (number " +
                      std::to_string(abi::kStateAbi + 1) + "; this library's has number " + number +
                      ")"));
