@@ -151,7 +151,7 @@ void disagree() {
   CHECK(gshmem_malloc(job.me == job.last() ? 256 : 128) == nullptr);
   const gshmemx_fault_t fault = print_fault();
   CHECK(fault.code == GSHMEMX_ERROR_SYMMETRY);
-  CHECK(said(fault, "size 128") && said(fault, "size 256"));
+  CHECK(said(fault, "passed 128") && said(fault, " 256"));
   CHECK(said(fault, "PE " + std::to_string(job.last())));
   synchronize_in_folder(job);
   gshmem_finalize();
