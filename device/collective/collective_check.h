@@ -58,7 +58,7 @@ GSHMEM_OUTLINE void tell_next(const TeamCall& call) {
            nic::Reuse::kAtQuiet);
 }
 
-/// Returns a note of another PE whose key is `key`, while that PE may write it.
+/// Returns what `note`, whose key was `key`, says. Its PE may be writing the next one there.
 GSHMEM_FN abi::CallNote read_note(const abi::CallNote& note, std::uint64_t key) {
   return {key, load_relaxed(&note.what), load_relaxed(&note.bytes), load_relaxed(&note.dest)};
 }

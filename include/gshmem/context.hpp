@@ -56,9 +56,9 @@ constexpr bool is_reducible() {
 }
 }  // namespace detail
 
-/// Elements that reductions combine with kOp: integers of up to 8 bytes; float, double and the
-/// types of 16 bits but for and, or, xor; sum and prod of complex types; maxloc of
-/// gshmem_double2_t.
+/// Elements that reductions combine with kOp: integers of up to 8 bytes by all but maxloc; float,
+/// double and the types of 16 bits by sum, prod, min and max; complex types by sum and prod;
+/// gshmem_double2_t by maxloc.
 template <class T, ReduceOp kOp>
 concept Reducible = Element<T> && detail::is_reducible<std::remove_cv_t<T>, kOp>();
 
