@@ -1,7 +1,7 @@
-// The types that can be posted: a WqeImage (wqe.h) or a KeyedEntry, in memory, or a OneEntry or a
-// SignalledEntry, in registers. `fill` makes the image, and its argument `keys` provides the keys
-// of both sides. Included by post.h. Invariant: nothing here writes to a queue, and `fill` gives
-// the same each time.
+// The types of entries that a call can post: a WqeImage (wqe.h) or a KeyedEntry, in memory, or a
+// OneEntry or a SignalledEntry, in registers. `fill` makes the image of the entry. Its argument
+// `keys` provides the local and the remote keys. Included by post.h. Invariant: nothing here writes
+// to a queue by itself, and repeated calls of `fill` make the same image.
 #pragma once
 
 #include "../pe/p2p.h"
@@ -58,7 +58,7 @@ GSHMEM_FN OneEntry inline_entry(std::uint64_t remote, ShortPayload payload, std:
           Opcode::kRdmaWrite};
 }
 
-/// Receives old values that are not needed.
+/// The offset in the heap of a word that receives the old values that no caller needs.
 inline constexpr std::uint64_t kSink = offsetof(abi::InternalArea, sink);
 
 /// The keys of a SignalledEntry and of its queue's heaps.
@@ -72,9 +72,9 @@ struct SignalKeys : HeldKeys {
 /// A OneEntry, and the update of a signal word of 8 bytes after it.
 struct SignalledEntry {
   OneEntry payload;
-  std::uint64_t word, value;  ///< the word's offset into the remote heap, and the operand
+  std::uint64_t word, value;  ///< the word's offset in the remote heap, and the operand
   std::uint32_t sets;         ///< 1: the word becomes the value; 0: the value is added
-  /// A swap has masks, for which its WQE takes a second entry.
+  /// A swap has masks, and therefore its WQE takes a second entry.
   GSHMEM_FN std::uint32_t entries() const { return 2 + sets; }
   GSHMEM_FN static constexpr std::uint32_t last() { return 1; }
   template <class Image>
@@ -93,7 +93,8 @@ struct SignalledEntry {
   }
 };
 
-/// Find the keys of registered memory for a queue. Only NICs know where the memory ends.
+/// These functions find the keys of a range of registered memory for a queue. They do not check
+/// where the range ends: the NIC does.
 GSHMEM_FN const std::uint32_t* local_key_at(const abi::RegisteredRange& range,
                                             std::uint32_t remote_key_count, Queue queue) {
   return &local_keys(range, remote_key_count)[queue.nic()].raw;
@@ -103,7 +104,7 @@ GSHMEM_FN const abi::RemoteKeys& remote_keys_at(const abi::RegisteredRange& rang
   return remote_keys(range)[static_cast<std::uint32_t>(queue.pe()) * rails + queue.rail()];
 }
 
-/// A OneEntry of which an address is in registered memory, or in a part by which the heap has
+/// A OneEntry with at least one address in registered memory, or in a part by which the heap has
 /// grown. Its keys are loaded while the reservation is pending.
 struct KeyedEntry {
   OneEntry entry;
@@ -111,8 +112,8 @@ struct KeyedEntry {
                       *local = nullptr;  ///< of range_word; null: it has the key of the queue
   std::uint32_t rails = 0, remote_key_count = 0;  ///< those of the state
 
-  /// The ranges of the words. They are loaded before the reservation, and the keys after it, before
-  /// its result is needed.
+  /// The ranges that contain the two addresses. They are loaded before the reservation. The keys
+  /// are loaded after it, before its result is needed.
   struct Ranges {
     const abi::RegisteredRange *remote, *local;
   };
@@ -137,7 +138,8 @@ struct KeyedEntry {
   }
 };
 
-// The loads of keys that are in no QueueView. Other entries have none.
+// ranges_of loads the ranges of a KeyedEntry, whose keys are in no QueueView. All other entries
+// have no ranges.
 struct NoRanges {};
 template <class Entries>
 GSHMEM_FN NoRanges ranges_of(const Entries&) {

@@ -1,21 +1,23 @@
 // The order in which a thread sees what NICs write to its own PE. Included by the layers above that
 // wait for words: device/ops, device/api.
 //
-// A NIC writes a payload, and then the word that tells of it. Some GPUs (those before Hopper) do
-// not keep that order for a kernel that runs meanwhile: it may see the word before the payload
-// (abi::kNicInboundTrails). A read by the NIC pushes all that it has written (PCI Express, 2.4.1).
-// So a thread that has seen a word lets its NIC read: a DUMP, by the queue from this PE to itself.
+// A NIC writes a payload, and then the word that announces it. Some GPUs (those before Hopper) do
+// not keep that order for a kernel that runs meanwhile: the kernel may see the word before the
+// payload (abi::kNicInboundTrails). A read by the NIC pushes all its earlier writes to memory (PCI
+// Express, 2.4.1). So a thread that has seen a word makes its NIC read: it posts a DUMP to the
+// queue from this PE to itself.
 #pragma once
 
 #include "network_path.h"
 
 namespace gshmem::device {
 
-/// Lets the first NIC of this PE read one word of the heap, and waits for it. Words that are waited
-/// for arrive by that NIC, and what came before them by others is in memory (kNicFlush).
+/// Makes the first NIC of this PE read one word of the heap, and waits for it. The words that
+/// threads wait for arrive through that NIC. Data that other NICs wrote before such a word is
+/// already in memory (kNicFlush).
 GSHMEM_OUTLINE void read_by_nic(const State& state) {
   PostingOf<WqeImage> posting;
-  // Any initiator will do: a DUMP goes nowhere.
+  // Any initiator will do: a DUMP has no remote address.
   const std::uint32_t own = static_cast<std::uint32_t>(state.my_pe) * state.nic.per_pe;
   post_by(posting, state, is_dynamic(state.nic.traits) ? 0 : own);
   begin_wait(posting, "wait (DUMP)");
@@ -26,15 +28,15 @@ GSHMEM_OUTLINE void read_by_nic(const State& state) {
   post_report(posting);
 }
 
-/// Everything that a NIC wrote to this PE before a word that the thread has seen is in memory
-/// afterwards, and visible: the thread acquires the completion. Kernels and copies that a host
-/// thread starts after its own wait are ordered by CUDA ("GPUDirect RDMA", synchronization and
-/// memory ordering).
+/// After this call, everything that a NIC wrote to this PE before a word that the thread has seen
+/// is in memory. It is also visible, because the thread acquires the completion. CUDA orders
+/// kernels and copies that a host thread starts after its own wait ("GPUDirect RDMA",
+/// synchronization and memory ordering).
 GSHMEM_FN void push_inbound(const State& state) {
   GSHMEM_ON_HOST_OPS(return;)
   if (state.nic.flags & abi::kNicInboundTrails) read_by_nic(state);
 }
-/// Does so if a wait or test has been successful, and returns its result.
+/// Calls push_inbound if a wait or test was successful (`seen`). Returns `seen`.
 GSHMEM_FN bool pushed_inbound(const State& state, bool seen) {
   if (seen) push_inbound(state);
   return seen;

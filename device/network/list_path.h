@@ -21,8 +21,8 @@ struct ListCall {
   std::size_t count;
   int pe;
   bool is_put;
-  bool blocking;    ///< on return sources may be reused, or the data has arrived
-  bool has_signal;  ///< the last three are the update
+  bool blocking;    ///< on return the sources may be reused, or the data has arrived
+  bool has_signal;  ///< the update is in the last three members
   AmoOp op;
   std::uint64_t* word;
   std::uint64_t value;
@@ -30,16 +30,16 @@ struct ListCall {
 
 namespace nic {
 
-/// The most entries of a batch of one thread, and of each thread of a warp that makes the same
-/// call.
+/// The maximum number of entries in a batch of one thread, and of each thread of a warp whose
+/// threads make the same call.
 inline constexpr std::uint32_t kMostInBatch = 64, kMostInSharedBatch = 16;
 
 /// The pieces of a batch: the entries of a Posting (post.h), which write_batch() writes. The local
-/// sides of all are in the heap, or in one range of registered local memory.
+/// addresses of all pieces are in the heap, or in one range of registered local memory.
 struct PieceBatch {
   const Piece* list;
   std::uint32_t count;
-  const Be32* keys;  ///< of that range; null: the heap
+  const Be32* keys;  ///< the keys of that range; null: the pieces are in the heap
   GSHMEM_FN std::uint32_t entries() const { return count; }
   GSHMEM_FN std::uint32_t last() const { return count - 1; }
 };
@@ -49,10 +49,10 @@ struct ListWork {
   const ListCall* call;
   std::size_t at, end;
   std::uint32_t index;
-  std::uint32_t most;     ///< pieces of a batch
+  std::uint32_t most;     ///< the maximum number of pieces in a batch
   bool strayed;           ///< a piece has taken the general path, perhaps by another queue
-  const Be32* keys;       ///< of the next batch, as in PieceBatch
-  abi::LocalRange range;  ///< the last one that was found
+  const Be32* keys;       ///< the keys for the next batch, as in PieceBatch
+  abi::LocalRange range;  ///< the last range that was found
 };
 
 GSHMEM_FN const void* remote_of(const ListCall& call, const Piece& piece) {
@@ -62,14 +62,14 @@ GSHMEM_FN const void* local_of(const ListCall& call, const Piece& piece) {
   return call.is_put ? piece.source : piece.dest;
 }
 
-/// Is the piece one entry, if its local side has a key?
+/// Can one entry move the piece, if its local address has a key?
 GSHMEM_FN bool is_entry(const ListCall& call, const Piece& piece) {
   const State& state = *call.state;
   return takes_keys(state) && piece.bytes - 1 < state.nic.max_message &&
          heap_offset(state, remote_of(call, piece)) < state.heap_bytes &&
          (call.is_put || !(state.nic.flags & abi::kNicReadNeedsDump));
 }
-/// Is its local side in the memory of the next batch?
+/// Is the local address of the piece in the memory of the next batch?
 GSHMEM_FN bool is_in_batch(const ListWork& work, const Piece& piece) {
   const ListCall& call = *work.call;
   const void* const local = local_of(call, piece);
@@ -78,8 +78,8 @@ GSHMEM_FN bool is_in_batch(const ListWork& work, const Piece& piece) {
                       size = work.range.end - work.range.begin;
   return (at < size) & (piece.bytes <= size - at);
 }
-/// Finds the memory of the next batch, that of the next piece. The table of ranges, which is in
-/// host memory, is not read again for pieces in the range that was found last.
+/// Finds the memory of the next batch: that of its first piece. The table of ranges is in host
+/// memory, so it is not read again for pieces in the range that was found last.
 GSHMEM_OUTLINE void find_memory(ListWork& work) {
   const ListCall& call = *work.call;
   const Piece& piece = call.list[work.at];
@@ -89,10 +89,10 @@ GSHMEM_OUTLINE void find_memory(ListWork& work) {
   if (!work.keys || !is_in_batch(work, piece))
     work.range = local_range(*call.state, local_of(call, piece), piece.bytes);
   work.keys = work.range.keys;
-  // A READ to it may need a DUMP (transfer.h, make_dump).
+  // A READ into that range may need a DUMP (transfer.h, make_dump), which a batch does not have.
   if (!call.is_put && (call.state->nic.traits & abi::QueueTraits::kGpuMemory)) work.keys = nullptr;
 }
-/// Returns the number of pieces, from the next one on, that are a batch.
+/// Returns how many pieces, from the next one on, form a batch.
 GSHMEM_OUTLINE std::uint32_t batch_of(ListWork& work) {
   std::uint32_t count = 0;
   if (!is_entry(*work.call, work.call->list[work.at])) return count;
@@ -142,7 +142,7 @@ GSHMEM_OUTLINE bool write_batch(const ListCall& call, PostingOf<PieceBatch>& pos
 /// Posts the next `count` pieces. Returns false if that failed, which is then recorded as a fault.
 GSHMEM_OUTLINE bool post_batch(const ListWork& work, std::uint32_t count) {
   PostingOf<PieceBatch> posting;
-  if (work.keys) source_fence(work.call->state->nic.traits);  // of a put: see find_memory
+  if (work.keys) source_fence(work.call->state->nic.traits);  // only a put has keys here
   posting.entries = {work.call->list + work.at, count, work.keys};
   post_by(posting, *work.call->state, work.index);
   begin_wait(posting, work.call->name);

@@ -12,7 +12,7 @@
 
 namespace gshmem::device::nic {
 
-/// Is one WQE between heaps enough?
+/// Can one WQE between heaps make the transfer?
 GSHMEM_FN bool is_short(const State& state, const void* local, std::size_t bytes) {
   return (bytes - 1 < state.nic.max_message) & in_heap(state, local, bytes);
 }
@@ -40,16 +40,16 @@ GSHMEM_FN OneEntry words_entry(const Posting& posting, const void* dest, ShortPa
   return inline_entry(posting.offset(dest), payload, static_cast<std::uint32_t>(bytes));
 }
 
-/// Is it enough if a side is in registered memory? The addresses after this PE's heap are reserved:
-/// there is nothing but registered memory.
+/// Can one WQE make the transfer if the local memory is in the heap or in registered memory? The
+/// addresses after this PE's heap are reserved for registered memory.
 GSHMEM_FN bool is_short_beyond(const State& state, const void* local, std::size_t bytes) {
   const std::uint64_t offset = heap_offset(state, local),
                       end = static_cast<std::uint64_t>(state.stride);
   return (bytes - 1 < state.nic.max_message) & (offset < end) & (bytes <= end - offset);
 }
-/// Are there entries with keys of their own? An initiator posts images only.
+/// May the queues take a KeyedEntry? An initiator takes only a WqeImage.
 GSHMEM_FN bool takes_keys(const State& state) { return !is_dynamic(state.nic.traits); }
-/// Makes the entry one with keys of registered memory. `local` is null if the payload is inline.
+/// Makes a KeyedEntry with the keys of registered memory. `local` is null if the payload is inline.
 GSHMEM_FN void use_keys_beyond(PostingOf<KeyedEntry>& posting, const OneEntry& entry,
                                const void* remote, const void* local) {
   const State& state = *posting.state;
@@ -58,7 +58,7 @@ GSHMEM_FN void use_keys_beyond(PostingOf<KeyedEntry>& posting, const OneEntry& e
                      state.key_rails, remote_key_count(state)};
 }
 
-/// Makes the entry of a put in the heap. With `words` the payload is in the entry: it is loaded
+/// Makes the entry of a put between heaps. With `words` the payload is in the entry: it is loaded
 /// here, and arrives while the reservation is pending.
 GSHMEM_INLINE OneEntry write_entry(const ShortWay& way, const void* dest, const void* source,
                                    std::size_t bytes, bool words) {
@@ -72,8 +72,8 @@ GSHMEM_INLINE OneEntry write_entry(const ShortWay& way, const void* dest, const 
   return entry;
 }
 
-/// Returns 1 if the source of a put allows the short way: its bytes are in the entry, or in the
-/// heap and the call does not wait.
+/// Returns 1 if the source of a put allows the short way (short_way.h). Then its bytes are in the
+/// entry, or they are in the heap and the call does not wait.
 GSHMEM_FN std::uint32_t is_simple_put(const ShortWay& way, const void* source, std::size_t bytes,
                                       bool words, bool blocking) {
   return (words ? 1u : 0u) | (way.has(source, bytes) & (blocking ? 0u : 1u));
@@ -84,16 +84,16 @@ template <class Coop>
 inline constexpr Sharing kSharing =
     std::is_base_of_v<Thread, Coop> ? Sharing::kWarp : Sharing::kNone;
 
-/// May the call be in registers? For groups the time is spent elsewhere, and a LeanThread saves
-/// registers.
+/// May the call take the short way (short_way.h)? A group spends its time elsewhere, and a
+/// LeanThread has to save registers.
 template <class Coop>
 inline constexpr bool kTakesShortWay = std::is_same_v<Coop, Thread>;
 
 // The API of the network path. The first thread of a group puts or gets for all. The functions are
 // out of line, because the request would take registers of the caller (48 instead of 40).
 
-/// A transfer by execute_long. Neither it nor the functions `*_beyond` are called with the others'
-/// memory on the stack.
+/// Makes a transfer by execute_long. It is out of line, and so are the functions `*_by_keys`. So a
+/// thread never has a Request and a Posting on its stack at the same time.
 GSHMEM_OUTLINE void move_long(const State& state, Operation operation, const void* symmetric,
                               const void* local, std::size_t bytes, int pe, bool blocking) {
   Request request{&state, operation, pe};
@@ -104,7 +104,7 @@ GSHMEM_OUTLINE void move_long(const State& state, Operation operation, const voi
   execute_long(request);
 }
 
-/// Puts what fits into one WQE, wherever it is and whatever the queue.
+/// Puts data that fits into one WQE, from any memory and through any queue but an initiator.
 template <Sharing kSharing>
 GSHMEM_OUTLINE void put_by_keys(const State& state, void* dest, const void* source,
                                 std::size_t bytes, int pe, bool blocking) {
@@ -139,7 +139,7 @@ GSHMEM_OUTLINE void put(Coop coop, const State& state, void* dest, const void* s
     move_long(state, Operation::kPut, dest, source, bytes, pe, blocking);
   }
 }
-/// Gets what fits into one WQE, wherever it is and whatever the queue.
+/// Gets data that fits into one WQE, into any memory and through any queue but an initiator.
 template <Sharing kSharing>
 GSHMEM_OUTLINE void get_by_keys(const State& state, void* dest, const void* source,
                                 std::size_t bytes, int pe, bool blocking) {
@@ -171,9 +171,9 @@ GSHMEM_OUTLINE void get(Coop coop, const State& state, void* dest, const void* s
   }
 }
 
-/// Transfers `bytes` bytes between any local memory and `symmetric`. When it returns, they have
-/// arrived, or their source may be reused. It takes few registers of the caller: by move_long, some
-/// reductions would take four more.
+/// Transfers `bytes` bytes between any local memory and `symmetric`. When it returns, a get has
+/// arrived, and the source of a put may be reused. It takes few registers of the caller: with
+/// move_long, some reductions would take four more.
 GSHMEM_OUTLINE void move_value(const State& state, Operation operation, const void* symmetric,
                                const void* value, std::uint32_t bytes, int pe) {
   Request request{&state, operation, pe};
@@ -183,7 +183,7 @@ GSHMEM_OUTLINE void move_value(const State& state, Operation operation, const vo
   request.bytes = bytes;
   execute_long(request);
 }
-/// Does what put_word does, wherever it is. (A KeyedEntry would take four more registers.)
+/// Does what put_word does, for a `dest` anywhere. (A KeyedEntry would take four more registers.)
 GSHMEM_OUTLINE void put_word_by_keys(const State& state, void* dest, std::uint64_t raw,
                                      std::uint32_t bytes, int pe) {
   PostingOf<WqeImage> posting;
@@ -228,8 +228,8 @@ GSHMEM_OUTLINE abi::ScratchSlot* claim_or_report(const State* state) {
   return slot;
 }
 
-/// Returns the `bytes` bytes at `source`, at most 8, in the low bytes of the result. Zero when the
-/// read failed.
+/// Returns the `bytes` bytes at `source`, at most 8, in the low bytes of the result. Returns zero
+/// when the read failed.
 GSHMEM_OUTLINE std::uint64_t get_word(const State& state, const void* source, std::uint32_t bytes,
                                       int pe) {
   std::uint64_t value = 0;
@@ -263,7 +263,8 @@ GSHMEM_FN T g(const State& state, const T* source, int pe) {
   }
 }
 
-/// Refuses an atomic that neither the link between the GPUs nor a network supports (abi::AmoPath).
+/// Records a fault for an atomic that neither the link between the GPUs nor a network supports
+/// (abi::AmoPath).
 GSHMEM_OUTLINE void refuse_amo(const State& state, int pe) {
   FaultInfo info{GSHMEMX_ERROR_NOT_SUPPORTED, "atomic", "pe"};
   info.pe = pe;
@@ -313,7 +314,7 @@ struct SignalAmo {
   std::uint64_t value;
   AmoOp op;
 };
-/// Posts what fits into one WQE and an atomic, wherever it is and whatever the queue. Otherwise
+/// Posts a put and its signal if one WQE and an atomic can execute them, in any memory. Otherwise
 /// returns false.
 template <Sharing kSharing>
 GSHMEM_OUTLINE bool put_signal_by_keys(const Request& put) {
@@ -367,16 +368,16 @@ GSHMEM_OUTLINE void put_signal(Coop coop, const State& state, void* dest, const 
   coop.sync();
 }
 
-/// Decides which queues a thread of a group takes, by their index only: the set of used queues may
-/// change between the reads of two threads. Whatever the distance between used queues is, they are
-/// spread over many threads.
+/// Decides which queues a thread of a group checks. It uses their index only, because the set of
+/// used queues may change between the reads of two threads. Used queues are spread over many
+/// threads, whatever the distance between them is.
 template <class Coop>
 GSHMEM_FN bool is_share(Coop coop, std::uint32_t at) {
   const std::uint32_t size = static_cast<std::uint32_t>(coop.size());
   return (at + at / size) % size == static_cast<std::uint32_t>(coop.thread_rank());
 }
 
-/// The READs that flush_rails posts, to those of the queues [at, end) that need one.
+/// The READs that flush_rails posts: one to each of the queues [at, end) that need one.
 struct Flush : PostingOf<WqeImage> {
   std::uint32_t at, end;
 };
@@ -402,7 +403,7 @@ GSHMEM_OUTLINE bool next_flush(Coop coop, Flush& flush) {
 }
 GSHMEM_OUTLINE void note_flushed(const Flush& flush) {
   if (!flush.good()) return;
-  // The target is the end of this flush's own READ, which is a reservation of its own.
+  // The target is the end of this flush's own READ, which has its own reservation.
   store_relaxed(&flush.queue.cursor()->flushed, PublishedWord::make(flush.target, 1));
 }
 /// A completion means that a NIC of the target has the data on its way to memory. Data that arrives
@@ -431,8 +432,8 @@ GSHMEM_OUTLINE void flush_rails(Coop coop, Wait& wait, std::uint32_t at, std::ui
   coop.sync();
 }
 
-/// Has queue `index` been processed? Posts a NOP with a completion, which moves no data, so that
-/// only the path to the NIC and back is tested. Returns false, and records a fault, if not.
+/// Has the NIC processed queue `index`? Posts a NOP with a completion. It moves no data, so it
+/// tests only the path to the NIC and back. Returns false, and records a fault, if the NIC has not.
 GSHMEM_OUTLINE bool prove(const State& state, std::uint32_t index) {
   PostingOf<WqeImage> posting;
   post_by(posting, state, index);
@@ -441,7 +442,7 @@ GSHMEM_OUTLINE bool prove(const State& state, std::uint32_t index) {
   return post<Sharing::kNone>(posting, "network (proof)");
 }
 
-/// Returns the low half of what load_poll returns. On GPUs it takes one register.
+/// Returns the low half of the word that load_poll loads. On GPUs it takes one register.
 GSHMEM_FN std::uint32_t load_poll_low(const std::uint64_t* p) {
 #if defined(__CUDA_ARCH__)
   return load_poll(reinterpret_cast<const std::uint32_t*>(p));
@@ -461,9 +462,10 @@ struct Progress {
     return static_cast<std::int32_t>((done - target) << PublishedWord::kBits) >= 0;
   }
 };
-/// Returns the first of the queues [at, end) of the thread's share, among those in the bitmap, with
-/// entries that are not known to be complete; `end` if there is none. Nothing is acquired yet. Each
-/// answer takes 300 clocks, so a thread by itself asks for the progress of four queues at once.
+/// Returns the first queue with entries that are not known to be complete; `end` if there is none.
+/// It searches those of the thread's share of [at, end) that are set in the bitmap. Nothing is
+/// acquired yet. Each load takes 300 clocks, so a single thread loads the progress of four queues
+/// at once.
 template <class Coop>
 GSHMEM_INLINE std::uint32_t find_pending(Coop coop, const std::uint32_t* bitmap,
                                          const QueueCursor* cursors, std::uint32_t at,
@@ -485,11 +487,11 @@ GSHMEM_INLINE std::uint32_t find_pending(Coop coop, const std::uint32_t* bitmap,
       GSHMEM_UNROLL
       for (int i = 0; i < kAtOnce; ++i) {
         queue = used != 0 ? base + lowest_bit_number(used) : queue;
-        used &= used - 1;  // none stays none
+        used &= used - 1;  // 0 stays 0
         queues[i] = queue;
         progress[i] = Progress(cursors[queue]);
       }
-      // Without branches: after one, answers would be asked for one by one.
+      // The loop has no branches: after a branch, the loads would be issued one by one.
       GSHMEM_UNROLL
       for (int i = kAtOnce; i-- > 0;) {
         pending = progress[i].is_complete() ? pending : queues[i];
@@ -516,19 +518,19 @@ GSHMEM_OUTLINE void await_published(Coop coop, Wait& wait, std::uint32_t at, std
 
 /// The fence that a quiet makes for the caller's stores to mapped PEs.
 enum class Stores { kAny, kOrdered, kComplete };
-/// A wait that ends early ends the call (post_report), or only its status (post_note).
+/// Whether a wait that ends early is reported by the fault policy (post_report), or only by the
+/// status of the call (post_note).
 enum class QuietEnd { kReport, kNote };
 
-/// Returns how many queues have nothing to wait for: all, or those before the first that has. It
-/// calls no function, and so has no stack: after a fence the first access to a stack takes 300
-/// clocks, too.
+/// Returns how many queues, from the first one on, have no pending entries. It calls no function,
+/// and so it uses no stack: after a fence, the first access to a stack takes 300 clocks more.
 template <class Coop>
 GSHMEM_OUTLINE std::uint32_t quiet_queues(Coop coop, const State& state) {
   const abi::NicView& nic = state.nic;
   if (nic.flags & abi::kNicFlush) return 0;
   return find_pending(coop, nic.used, nic.cursors, 0, nic.count);
 }
-/// Waits for the queues from `at` on.
+/// Waits for the queues from number `at` on.
 template <class Coop>
 GSHMEM_OUTLINE bool quiet_late(Coop coop, const State& state, const char* call, std::uint32_t at,
                                QuietEnd how) {
@@ -541,9 +543,9 @@ GSHMEM_OUTLINE bool quiet_late(Coop coop, const State& state, const char* call, 
 /// Waits until everything that the PE has posted is complete, and fences. Returns false if it had
 /// to end early. The group need not synchronize.
 ///
-/// The progress of the queues is read first, because a system fence takes 1,000 clocks, and what
-/// comes after it waits for it. If nothing is pending, the fence is the last step. Otherwise the
-/// NIC works meanwhile.
+/// The progress of the queues is read before the fence. A system fence takes 1,000 clocks, and the
+/// instructions after it wait for it. If no entry is pending, the fence is the last step. Otherwise
+/// the NIC works during the fence.
 template <Stores kStores = Stores::kAny, class Coop>
 GSHMEM_FN bool quiet(Coop coop, const State& state, const char* call,
                      QuietEnd how = QuietEnd::kReport) {

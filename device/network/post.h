@@ -1,10 +1,10 @@
-// Posts work queue entries: reserve, write, then in turn ring and publish. The ordering argument is
-// in queue.h. `Entries` is posted. `Group` is the threads that share a reservation, a fence and a
-// doorbell: one thread, or threads of a warp that make the same call together. A call that need not
-// wait is made by post_now, which makes no calls and uses registers only: for entries in memory by
-// post_at_once, for those in registers by short_way.h. All other calls continue in post_end.
-// Entries that a thread keeps pending between its calls (burst.h) are published there. Measured by
-// perftest/issue_cost.
+// Posts work queue entries: reserves and writes them, then rings and publishes in turn. The
+// ordering argument is in queue.h. `Entries` is the type that is posted. `Group` is the threads
+// that share a reservation, a fence and a doorbell: one thread, or threads of a warp that make the
+// same call together. A call that need not wait is executed by post_now, which calls no function
+// and uses registers only. post_at_once calls it for entries in memory, short_way.h for entries in
+// registers. All other calls continue in post_end. burst.h publishes the entries that a thread
+// keeps pending between its calls. Measured by perftest/issue_cost.
 #pragma once
 
 #include "../pe/p2p.h"
@@ -74,13 +74,13 @@ GSHMEM_FN void put_key(Word16& unit, const abi::RegisteredRange* range, const St
 GSHMEM_FN void put_registered_key(Word16& unit, const State& state, Queue queue, KeyUse use) {
   put_key(unit, range_of(unit, state, use), state, queue, use);
 }
-/// Does this for the remote address of the first WQE.
+/// Calls put_key for the remote address of the first WQE.
 GSHMEM_OUTLINE void use_registered_key(WqeImage& image, const State& state, Queue queue,
                                        KeyUse use) {
   put_registered_key(image.unit[1], state, queue, use);
 }
-/// Does this for a transfer and the atomic after it. `names_local`: the payload is not inline. No
-/// load waits for one that it does not depend on.
+/// Calls put_key for a transfer and the atomic after it. `names_local`: the payload is not inline.
+/// No load waits for another load that it does not depend on.
 GSHMEM_OUTLINE void use_registered_keys(WqeImage& image, const State& state, Queue queue,
                                         bool names_local) {
   Word16 &payload = image.unit[1], &local = image.unit[2], &atomic = image.unit[image.second + 1];
@@ -102,11 +102,11 @@ GSHMEM_OUTLINE void make_transfer(WqeImage& image, Queue queue, const OneEntry& 
   image.second = 4;
 }
 
-/// The result of a reservation by the first thread of a group. Counts are low bits only: values
-/// that are compared differ by far less than 2^28.
+/// The result of a reservation by the first thread of a group. `ready` and `reserved` are low bits
+/// only: values that are compared differ by far less than 2^28.
 struct Reservation {
-  /// A flag of `first`: entries of the previous lap may not be complete, or others publish before,
-  /// or the queue is not known to be used or connected.
+  /// A flag of `first`: the call must wait. Entries of the previous lap may not be complete, or
+  /// other writers publish first, or the queue is not known to be used or connected.
   static constexpr std::uint64_t kLate = std::uint64_t{1} << 63;
   std::uint64_t first = 0;     ///< the first entry
   std::uint32_t late = 0;      ///< 1: the call must wait
@@ -148,7 +148,8 @@ GSHMEM_FN Reservation reserve(QueueCursor* cursor, std::uint32_t traits, std::ui
   const std::uint32_t end = static_cast<std::uint32_t>(taken.first) + count;
   const bool has_turn = is_turn(taken.ready, taken.first);
   const bool has_room = end - done <= abi::QueueTraits::depth(traits);
-  const bool is_new = static_cast<std::uint32_t>(taken.first) == 0;  // or has wrapped, to no harm
+  const bool is_new = static_cast<std::uint32_t>(taken.first) == 0;  // or the counter has wrapped,
+                                                                     // which does no harm
   taken.late = (is_new ? 1u : 0u) | (has_turn ? 0u : 1u) | (has_room ? 0u : 1u);
   return taken;
 }
@@ -183,14 +184,14 @@ GSHMEM_FN std::uint32_t last_entries(const Entries& entries, Group group) {
 }
 
 /// How the first thread of a group publishes its `count` entries, the last `tail` of which are the
-/// last WQE. It is computed before they are written.
+/// last WQE. The object is computed before the entries are written.
 struct Publication {
   std::uint32_t end;   ///< low bits of the index after the last entry
   std::uint32_t more;  ///< the increment of `ready`; not used for exclusive queues
   bool rings;
 
-  /// Rings if no other reservation follows, or if a multiple of `batch` is crossed. (An exclusive
-  /// queue is rung at every call.)
+  /// The thread rings if no other reservation follows, or if its entries cross a multiple of
+  /// `batch`. (On an exclusive queue every call rings.)
   GSHMEM_FN Publication(std::uint32_t traits, const Reservation& taken, std::uint32_t count,
                         std::uint32_t tail)
       : end(static_cast<std::uint32_t>(taken.first) + count),
@@ -204,7 +205,8 @@ GSHMEM_FN void pass_turn(QueueCursor* cursor, std::uint32_t traits,
                          const Publication& publication) {
   queue_advance(cursor, publication.more, publication.rings && !has_register(traits));
 }
-/// The next user of an exclusive queue synchronizes with this one.
+/// Publishes entries of an exclusive queue. The stores are relaxed, because the next user of the
+/// queue synchronizes with this one.
 GSHMEM_FN void pass_own(QueueCursor* cursor, std::uint64_t end, std::uint32_t tail) {
   store_relaxed(&cursor->ready, PublishedWord::make(end, tail));
 }
@@ -212,15 +214,16 @@ GSHMEM_FN void pass_own(QueueCursor* cursor, std::uint64_t end, std::uint32_t ta
 /// Reserves, writes and publishes, if the call need not wait. Otherwise it calls `late` with the
 /// first entry of the group, which may have the flag Reservation::kLate. Returns the first entry,
 /// or the result of `late`. `Group` is Alone, Converged or WholeWarp. It calls no other function
-/// (see Wait for what a call costs). Loads of queue properties are issued first, and arrive while
-/// the reservation is pending.
+/// (see Wait for the registers that a call costs). Loads of queue properties are issued first, and
+/// arrive while the reservation is pending.
 template <class Entries, class Group, class Late>
 GSHMEM_INLINE std::uint64_t post_now(const QueueView* view, QueueCursor* cursor,
                                      std::uint32_t traits, const Entries& entries, Group group,
                                      Late late) {
   // An exclusive queue is never shared: the compiler can drop the test.
   if constexpr (!std::is_same_v<Group, Alone>) traits &= ~abi::QueueTraits::kExclusive;
-  // A single thread that has all in registers does not pack the flag and the entry into one word.
+  // A single thread that has all data in registers does not pack the flag and the entry into one
+  // word.
   constexpr bool kAtOnceAlone = kIsHeld<Entries> && std::is_same_v<Group, Alone>;
   const Queue queue(view);
   const QueueEntries layout = queue.layout();
@@ -258,10 +261,10 @@ GSHMEM_INLINE std::uint64_t post_now(const QueueView* view, QueueCursor* cursor,
       pass_turn(cursor, traits, publication);
     }
   }
-  group.sync();  // the others see `ready`, too: their quiet waits for these entries
+  group.sync();  // the other threads see `ready`, too: their quiet waits for these entries
   return first;
 }
-/// Does so out of line, for entries in memory. Returns Reservation::flagged.
+/// Calls post_now out of line, for entries in memory. Returns Reservation::flagged.
 template <class Entries, class Group>
 GSHMEM_OUTLINE std::uint64_t post_at_once(const QueueView* view, QueueCursor* cursor,
                                           std::uint32_t traits, const Entries& entries,
@@ -306,7 +309,7 @@ struct PostState {
         cursors(load_bulk(reinterpret_cast<const std::uint64_t*>(&state.nic.cursors))),
         heap(load_bulk(reinterpret_cast<const std::uint64_t*>(&state.heap))),
         traits(load_bulk(&state.nic.traits)) {}
-  /// Does the address have the keys of the queue?
+  /// Is the address in memory for which the queue has the keys?
   GSHMEM_FN bool has_in_heap(const void* p) const {
     return !abi::QueueTraits::is_beyond(traits, reinterpret_cast<std::uint64_t>(p) - heap);
   }
@@ -320,7 +323,7 @@ GSHMEM_FN void post_by(Posting& posting, const State& state, const PostState& he
   posting.held_traits = held.traits;
   posting.heap = reinterpret_cast<const char*>(held.heap);
 }
-/// Does the same, with loads one after another, which take fewer registers.
+/// Does the same, but loads the members one after another, which takes fewer registers.
 GSHMEM_FN void post_by(Posting& posting, const State& state, std::uint32_t index) {
   posting.state = &state;
   posting.queue = Queue(state.nic.queues + index);
@@ -373,7 +376,7 @@ class StepStore {
     }
     const std::uint32_t mask = abi::QueueTraits::depth(posting_.traits()) - 1;
     Word16* const entries = reinterpret_cast<Word16*>(posting_.queue.entries());
-    keep_in_memory(unit);  // four registers for all units, not for each
+    keep_in_memory(unit);  // these are four registers for all units, not for each
     store_bulk(entries + (index & mask) * 4 + at % 4, unit);
   }
 
@@ -386,8 +389,8 @@ class StepStore {
 template <class Entries>
 GSHMEM_OUTLINE bool step_write(PostingOf<Entries>& posting) {
   if (posting.end != PostEnd::kGood) {
-    // This leaves no hole that later calls could ring over. (On a shared queue no writer gets its
-    // turn after a hole.)
+    // Takes the reservation back. Otherwise it would leave a hole of unwritten entries, and a later
+    // call could ring past it. (On a shared queue no writer gets its turn after a hole.)
     if (is_exclusive(posting.traits())) store_relaxed(&posting.cursor->reserved, posting.first);
     posting.first = kQueueFailed;
   }
@@ -431,7 +434,7 @@ GSHMEM_OUTLINE void step_publish(PostingOf<Entries>& posting) {
                        : posting.first + posting.count() - posting.tail + 1;
 }
 
-/// Executes the remaining steps of a call with a reservation. Does not report.
+/// Executes the remaining steps of a call with a reservation. Does not report a fault.
 template <class Entries>
 GSHMEM_FN void post_reserved(PostingOf<Entries>& posting) {
   if (posting.group.first() && posting.queue.number() == 0) queue_connect(posting);
@@ -440,8 +443,8 @@ GSHMEM_FN void post_reserved(PostingOf<Entries>& posting) {
   step_publish(posting);
 }
 
-/// Executes the steps that post_at_once has left, and waits for completion if `awaited_as` is
-/// given. Returns false if the call was not posted or failed, which is then recorded as a fault.
+/// Executes the steps that post_at_once has not executed, and waits for completion if `awaited_as`
+/// is given. Returns false if the call was not posted or failed, which is then recorded as a fault.
 template <class Entries>
 GSHMEM_OUTLINE bool post_end(PostingOf<Entries>& posting, const char* awaited_as) {
   begin_wait(posting, awaited_as);
@@ -468,7 +471,7 @@ GSHMEM_FN bool is_shared(std::uint32_t traits, std::uint32_t entries) {
   if (kSharing == Sharing::kNone || is_exclusive(traits) || is_alone()) return false;
   return fits_by_warp(traits, entries);
 }
-/// Paths into a queue that synchronize at different points, and so have groups of their own. A call
+/// The ways to post, which synchronize at different points, and so need separate groups. A call
 /// that waits for completion must not delay one that returns before.
 enum class CoalesceGroup : std::uint32_t { kAtOnce = 0, kBySteps = 64, kAwaited = 96 };
 /// Forms a group of the threads that arrive together, take the same path, and have the same number
@@ -484,21 +487,22 @@ GSHMEM_FN Converged group_at(const QueueCursor* cursor, CoalesceGroup path,
                    image + entries.entries());
 }
 
-/// An initiator's entries say where they go. All views of it have one cursor.
+/// Stores the address vector of the target into the entries of an initiator. All views of an
+/// initiator have one cursor.
 GSHMEM_OUTLINE void address_entries(PostingOf<WqeImage>& posting) {
   posting.cursor = posting.queue.cursor();
   const abi::AddressVector& to = posting.state->nic.vectors[posting.queue.pe()];
   address_image(posting.entries, reinterpret_cast<const Word16*>(&to));
 }
-/// All that an initiator posts are images.
+/// Prepares the entries for the queue. An initiator takes only a WqeImage.
 template <class Entries>
 GSHMEM_FN void prepare(PostingOf<Entries>& posting) {
   if constexpr (std::is_same_v<Entries, WqeImage>)
     if (is_dynamic(posting.traits())) address_entries(posting);
 }
 
-/// Makes the call. `awaited_as` is its name if it returns when everything is complete. Returns
-/// false if it was not posted or failed, which is then recorded as a fault.
+/// Posts the entries. `awaited_as` is the name of the call if it returns when everything is
+/// complete. Returns false if it was not posted or failed, which is then recorded as a fault.
 template <Sharing kSharing, class Entries>
 GSHMEM_FN bool post(PostingOf<Entries>& posting, const char* awaited_as = nullptr) {
   prepare(posting);
@@ -521,8 +525,8 @@ GSHMEM_FN bool post(PostingOf<Entries>& posting, const char* awaited_as = nullpt
   return post_end(posting, awaited_as);
 }
 
-/// Makes the call step by step, after begin_wait, and after prepare if an entry leaves the PE. The
-/// caller records the fault (post_report).
+/// Posts the entries step by step, after begin_wait. If an entry has a remote address, call prepare
+/// first. The caller records the fault (post_report).
 template <Sharing kSharing, class Entries>
 GSHMEM_FN void post_by_steps(PostingOf<Entries>& posting) {
   const std::uint32_t own = posting.entries.entries();

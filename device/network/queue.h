@@ -1,20 +1,21 @@
 // The queue protocol: reserve entries, write them, ring the doorbell and publish in turn, and find
-// out what has completed. It does not depend on the consumer. Included by
-// device/network/network_path.h; checked by tests/model (every interleaving of a small queue) and
-// tests/nic.
+// out which entries are complete. It does not depend on the consumer. Included by
+// device/network/network_path.h. It is checked by tests/model (every interleaving of a small queue)
+// and by tests/nic.
 //
 // An entry is reserved, written, published and done, in this order. A writer that rings does so in
 // its turn, before it publishes. `reserved`, `ready` and `done` (QueueCursor) count entries since
-// the queue was made; `ready`, a PublishedWord, counts published entries.
+// the queue was made. `ready`, a PublishedWord, counts published entries.
 //
-// - A writer publishes when `ready` has reached its own first entry. The turn is the lock: no other
-//   is needed, and doorbells of one queue are stored in order.
-// - The doorbell is left to the next writer when one has reserved already, unless a multiple of
-//   `batch` was crossed. So fewer than `batch` published entries are ever without a doorbell. A
-//   writer that waits for room after them (batch + one reservation <= depth, see QueueSet) gets it
-//   from entries that were rung.
-// - Only the last WQE of a reservation requests a completion. WQEs complete in order, so it stands
-//   for all before it. The CQ is collapsed: its one entry holds the newest completion.
+// - A writer publishes when `ready` has reached its own first entry. The turn serializes the
+//   writers: the queue needs no lock, and its doorbells are stored in order.
+// - A writer leaves the doorbell to the next writer if one has reserved already, unless its entries
+//   cross a multiple of `batch`. So fewer than `batch` published entries are ever without a
+//   doorbell. A writer that waits for room waits for entries before these (batch + one reservation
+//   <= depth, see QueueSet), which have a doorbell.
+// - Only the last WQE of a reservation requests a completion. WQEs complete in order, so its
+//   completion shows that all before it are complete. The CQ is collapsed: its one entry holds the
+//   newest completion.
 //
 // Order. (1) Entries are visible before `ready` moves past them: the writer's release fence, at the
 // scope of the queue's memory, comes before the addition that moves it. (2) The thread that rings
@@ -24,9 +25,9 @@
 // completion is read with acquire: data that the NIC has written before it is visible.
 //
 // A writer reads `ready` and `done` without acquiring them, since an acquire drops the first-level
-// cache. Afterwards it only stores. GPUs order that (a store whose branch a load decides comes
-// after the load), although PTX's model would require the acquire. The user of an exclusive queue
-// keeps `reserved` in that cache (load_own).
+// cache. After these reads it only stores. GPUs order that, although PTX's model would require the
+// acquire: a store comes after the load whose value decides the branch to it. The user of an
+// exclusive queue keeps `reserved` in that cache (load_own).
 //
 // If the doorbell is a register of a NIC, (2) and (3) are cheaper. The writer fences in its turn,
 // so that its one fence is between the turn and the doorbell, and passes the turn by an addition
@@ -45,7 +46,7 @@ using abi::PublishedWord;
 using abi::QueueCursor;
 using abi::QueueView;
 
-/// The addresses where a call writes its entries: all that it needs, by one load each.
+/// The members of the view that a call needs to write its entries. One load reads them all.
 struct QueueEntries {
   Word16* entries;
   std::uint32_t number;
@@ -56,7 +57,7 @@ struct QueueBells {
   abi::Be32* send_record;
   std::uint32_t number;
 };
-/// The keys of an entry after which an atomic comes, by one load.
+/// The keys of a transfer that an atomic follows. One load reads them all.
 struct QueueKeys {
   abi::Be32 local;
   std::uint32_t ends, index;
@@ -68,8 +69,8 @@ static_assert(sizeof(QueueKeys) == sizeof(Word16) &&
               offsetof(QueueView, atomic_key) ==
                   offsetof(QueueView, local_key) + offsetof(QueueKeys, atomic));
 
-/// A queue, identified by the address of its view. Every use loads what it needs: the view's values
-/// in registers would be registers of every kernel that might communicate.
+/// A queue, identified by the address of its view. Every use loads what it needs: if the object
+/// held the values, every kernel that might communicate would need registers for them.
 class Queue {
  public:
   GSHMEM_FN explicit Queue(const QueueView* view) : view_(view) {}
@@ -79,8 +80,9 @@ class Queue {
   GSHMEM_FN abi::Be32* send_record() const { return pointer(view_->send_record); }
   GSHMEM_FN const abi::Be32* completion() const { return pointer(view_->completion); }
   GSHMEM_FN char* entries() const { return pointer(view_->entries); }
-  /// Returns the newest number; layout() may still find none in a queue that is connected. A number
-  /// never changes, so memory is read only if the cache has none.
+  /// Returns the newest number. layout() may still return the number 0 for a queue that is
+  /// connected. A number never changes after it is set, so memory is read only if the cached number
+  /// is 0.
   GSHMEM_FN std::uint32_t number() const {
     const std::uint32_t known = word(view_->number);
     return known != 0 ? known : load_relaxed(&view_->number);
@@ -128,7 +130,7 @@ class Queue {
   const QueueView* view_;
 };
 
-/// The call failed; this is never a position in a queue.
+/// The result of a call that failed. It is never a position in a queue.
 inline constexpr std::uint64_t kQueueFailed = ~std::uint64_t{0};
 
 /// The conditions that a thread on the network path may have to wait for.
@@ -141,10 +143,10 @@ enum class PostEnd : std::uint32_t { kGood, kStopped, kTooLong, kQueueError };
 /// no further function. Each step loads what it needs from here, and only the address of the Wait
 /// is live in between.
 ///
-/// The reason why a wait ended is noted (`end`), and post_report records it as a fault after the
-/// steps. With the fault at the bottom of all functions, and arguments kept in each of them, a
-/// kernel of 31 registers had 50 with a dormant gshmem_int_p, and 74 with a get; now it has 32 and
-/// 40 (STREAM of tests/device/registers, nvcc 13.0).
+/// The reason why a wait ended is stored in `end`, and post_report records it as a fault after the
+/// steps. If the deepest function recorded the fault, every function would have to keep the
+/// arguments for it. A kernel of 31 registers would then have 50 with a gshmem_int_p that is never
+/// executed, and 74 with a get. It has 32 and 40 (STREAM of tests/device/registers, nvcc 13.0).
 struct Wait {
   const State* state;
   Queue queue{nullptr};
@@ -154,7 +156,7 @@ struct Wait {
   std::uint32_t left;     ///< number of entries ahead of it at the last check
   Await await;
   PostEnd end;
-  std::uint32_t bad;       ///< number of impossible completions (queue_poll)
+  std::uint32_t bad;       ///< number of completions with an impossible counter (queue_poll)
   std::uint32_t ready;     ///< low bits of the PublishedWord at the turn
   std::uint32_t reserved;  ///< low bits of the number of entries that were reserved then
 
@@ -180,14 +182,14 @@ GSHMEM_FN void begin_wait(Wait& wait, const State* state, const QueueView* view,
   begin_wait(wait, call);
 }
 
-/// Polls the completion once. WQEs whose first entry is before the result are complete;
-/// kQueueFailed when the entry is an error.
+/// Polls the completion once. Returns a position: WQEs that begin before it are complete. Returns
+/// kQueueFailed if the completion is an error.
 ///
-/// The counter has 16 bits. The base is read first: with a newer counter an older base can only
-/// yield too little, while a newer base with an older counter would yield 2^16 too much.
+/// The counter in the completion has 16 bits. The base is read first: an older base with a newer
+/// counter can only yield too little. A newer base with an older counter would yield 2^16 too much.
 ///
-/// At most `depth` entries are posted and not complete. A counter further ahead is stale or wrong,
-/// and has no effect; it is counted unless `done` has moved since the base was read.
+/// At most `depth` entries are posted and not complete. A counter that is further ahead is stale or
+/// wrong, and is ignored. It is counted in `bad` unless `done` has moved since the base was read.
 GSHMEM_FN std::uint64_t queue_poll(Wait& wait) {
   const Queue queue = wait.queue;
   const std::uint64_t base = load_acquire_gpu(&queue.cursor()->done);
@@ -295,8 +297,8 @@ GSHMEM_OUTLINE void queue_connect(Wait& wait) {
   if (number != 0) wait.queue.set_number(number);
 }
 
-/// For a completion that is an error. Returns the data of the first error that any thread saw: the
-/// completions of entries that are flushed after it overwrite it.
+/// Reads a completion that is an error. Returns the data of the first error that any thread saw,
+/// because the completions of the entries that are flushed after it overwrite it.
 GSHMEM_FN FaultInfo queue_fault(Queue queue) {
   const Be32* last = queue.completion();
   const std::uint32_t word = Be32::from_raw(load_acquire(&last->raw)).get();
@@ -337,15 +339,15 @@ GSHMEM_FN FaultInfo post_fault(const Wait& wait) {
   if (wait.end == PostEnd::kQueueError) return queue_fault(wait.queue);
   FaultInfo info{GSHMEMX_ERROR_TIMEOUT, await_name(wait), "wait", now_ns() - wait.started,
                  wait.state->timeout_ns};
-  if (wait.await == Await::kScratch) return info;  // it concerns all queues
+  if (wait.await == Await::kScratch) return info;  // the fault concerns all queues
   info.pe = wait.queue.pe();
-  if (wait.await == Await::kConnection) return info;  // it has no number yet
+  if (wait.await == Await::kConnection) return info;  // the queue has no number yet
   info.queue = wait.queue.number();
   info.wqe_index = static_cast<std::uint32_t>(wait.target - 1) & 0xffff;
   return info;
 }
-/// Finds the PE of an initiator's entry by its address vector; -1: it has none, or the NIC has
-/// wiped it.
+/// Finds the target of an initiator's entry by its address vector. Stores -1 if the entry has none,
+/// or if the NIC has overwritten it.
 GSHMEM_FN void find_pe(const Wait& wait, FaultInfo& info) {
   const abi::NicView& nic = wait.state->nic;
   if (!nic.vectors || info.queue == 0) return;
@@ -355,7 +357,8 @@ GSHMEM_FN void find_pe(const Wait& wait, FaultInfo& info) {
   int pe = wait.state->n_pes - 1;
   GSHMEM_NO_UNROLL
   for (; pe >= 0; --pe) {
-    const std::uint64_t* const known = nic.vectors[pe].words;  // number and LID, and interface
+    const std::uint64_t* const known = nic.vectors[pe].words;  // number and LID, and interface id
+                                                               // of the GID
     if (known[1] == seen[1] && known[5] == seen[5]) break;
   }
   info.pe = pe;
@@ -376,8 +379,8 @@ GSHMEM_OUTLINE bool post_report(Wait& wait) {
   return false;
 }
 
-/// Does what post_report does, for a call that returns a status: it ends nothing, even with
-/// FaultPolicy::kAbort.
+/// Does what post_report does, for a call that returns a status: it ends neither the kernel nor the
+/// process, even with FaultPolicy::kAbort.
 GSHMEM_OUTLINE bool post_note(Wait& wait) {
   if (wait.bad != 0) atomic_add(&wait.state->control->bad_completions, wait.bad);
   if (wait.end == PostEnd::kGood) return true;
@@ -393,7 +396,7 @@ GSHMEM_FN bool is_exclusive(std::uint32_t traits) {
   return (traits & abi::QueueTraits::kExclusive) != 0;
 }
 
-/// Are the queues initiators?
+/// Are the queues initiators of dynamic connections?
 GSHMEM_FN bool is_dynamic(std::uint32_t traits) {
   return (traits & abi::QueueTraits::kDynamic) != 0;
 }
@@ -403,13 +406,13 @@ GSHMEM_FN bool has_register(std::uint32_t traits) {
   return (traits & abi::QueueTraits::kRegister) != 0;
 }
 
-/// Fences at the scope of the consumer. It only releases: an acquire would also drop cached data,
-/// such as the queue's values and the state, in vain, because nothing is loaded that other writers
-/// have stored. (That they have published means that their stores have reached the consumer: the
-/// addition that published them began after their fence.)
+/// Fences at the scope of the consumer. It only releases. An acquire would also drop cached data,
+/// such as the queue's values and the state. It is not needed, because this thread loads nothing
+/// that other writers have stored. (Stores of writers that have published have reached the
+/// consumer: each began the addition that published after its fence.)
 ///
-/// Each fence is in a loop that never repeats: short branches become predicates, and a fence that
-/// is predicated off still takes 160 clocks.
+/// Each fence is in a loop that never repeats. Without the loop, the compiler would turn the short
+/// branch into a predicate, and a fence that is predicated off still takes 160 clocks.
 GSHMEM_FN void queue_fence(std::uint32_t traits) {
   if (traits & abi::QueueTraits::kGpuMemory) {
     GSHMEM_NO_UNROLL
@@ -424,9 +427,9 @@ GSHMEM_FN void queue_fence(std::uint32_t traits) {
   }
 }
 
-/// Fences before entries that name a source which may be outside of this GPU's memory: queue_fence
-/// has a narrow scope if the queue is in it, and stores of this or another thread to that source
-/// may be on their way (PTX ISA, memory consistency model: a scope has to include the reader).
+/// Fences before entries whose source may be outside of this GPU's memory. If the queue is in GPU
+/// memory, queue_fence has a narrow scope. Then stores of this or another thread to that source may
+/// still be on their way (PTX ISA, memory consistency model: a scope has to include the reader).
 GSHMEM_FN void source_fence(std::uint32_t traits) {
   if (traits & abi::QueueTraits::kGpuMemory) {
     GSHMEM_NO_UNROLL
@@ -436,8 +439,8 @@ GSHMEM_FN void source_fence(std::uint32_t traits) {
   }
 }
 
-/// Passes the turn: adds to the PublishedWord. `rang`: the doorbell comes before those of later
-/// turns.
+/// Passes the turn: adds to the PublishedWord. `rang`: this thread has rung, and its doorbell must
+/// come before the doorbells of later turns.
 GSHMEM_FN void queue_advance(QueueCursor* cursor, std::uint64_t more, bool rang) {
   if (rang) {
     atomic_add_release_gpu(&cursor->ready, more);
@@ -448,12 +451,12 @@ GSHMEM_FN void queue_advance(QueueCursor* cursor, std::uint64_t more, bool rang)
 
 /// Tells the NIC that all entries before `end` are ready. Call it only in the turn.
 ///
-/// A register of the NIC is rung before the record is stored, and again after (DOCA GPUNetIO and
-/// UCX's uct/ib/mlx5/gdaki do so). The NIC reads the record only when it recovers from an error. If
-/// the first doorbell then arrives before the record, the NIC sees no new entries, and without the
-/// second one nobody would ring again. If the NIC uses no record, it is rung once. A word that a
-/// host thread forwards is stored once, after the record if that must be visible before
-/// (kRecordFirst).
+/// A NIC whose doorbell is a register is rung before the record is stored, and again after it (DOCA
+/// GPUNetIO and UCX's uct/ib/mlx5/gdaki do so). The NIC reads the record only when it recovers from
+/// an error. If the first doorbell then arrives before the record, the NIC sees no new entries, and
+/// without a second doorbell it would never see them. A NIC that uses no record is rung once. A
+/// doorbell word that a host thread forwards is stored once. If the record must be visible before
+/// it (kRecordFirst), it is stored after the record.
 GSHMEM_FN void queue_ring(const QueueBells& bells, std::uint32_t traits, std::uint32_t end) {
   const std::uint64_t value = abi::doorbell_value(end, bells.number);
   const std::uint32_t record = abi::record_value(end);
@@ -469,7 +472,7 @@ GSHMEM_FN void queue_ring(const QueueBells& bells, std::uint32_t traits, std::ui
   }
 }
 
-/// quiet checks only queues that were ever used.
+/// Marks the queue as used: quiet checks only queues that were ever used.
 GSHMEM_FN void queue_note_used(const Wait& wait) {
   const std::uint32_t index = wait.queue.index();
   atomic_or(&wait.state->nic.used[index / 32], 1u << index % 32);
@@ -483,20 +486,21 @@ GSHMEM_FN std::uint32_t next_used(const State& state, std::uint32_t at, std::uin
       at += lowest_bit_number(used);
       break;
     }
-    at = (at | 31) + 1;  // none until the next word
+    at = (at | 31) + 1;  // no queue of this word is left
   }
   return at < end ? at : end;
 }
 
-/// Waits until everything up to a PublishedWord is complete at its target. Does not report.
+/// Waits until everything up to the PublishedWord `published` is complete at its target. Does not
+/// report a fault.
 GSHMEM_FN bool queue_await_all(Wait& wait, std::uint64_t published) {
   wait.target = PublishedWord::target(published);
   return queue_await(wait);
 }
 /// Waits until everything that was published before the call is complete at its target. Does not
-/// report. If another thread has seen the completion already, it is not read again, since it may be
-/// in host memory. Data that the NIC has written before it is in memory, and the acquire drops
-/// cached data.
+/// report a fault. The completion is not read if another thread has seen it already, since it may
+/// be in host memory. Data that the NIC wrote before that completion is in memory, and the acquire
+/// drops older cached data.
 GSHMEM_FN bool queue_try_quiet(Wait& wait) {
   const std::uint64_t published = load_relaxed(&wait.queue.cursor()->ready);
   if (published == 0) return true;

@@ -1,25 +1,26 @@
-// The short way of a put or a get, or of a put and a signal after it: the whole call is in
-// registers, from the choice of the queue to the doorbell. It is open if NicView::block_mask says
-// so, to data in the first part of the heap, and to calls that do not wait for completion. It is
-// for a thread, and for all threads of a warp that post to one queue together. All other calls take
-// the way of post.h. A call that has a reservation, but must wait, goes on there, too (post_late).
-// Measured by perftest/issue_cost, "register" and "gpu".
+// The short way is the fast path of a put or a get, or of a put and a signal after it: the whole
+// call is in registers, from the choice of the queue to the doorbell. It is for data in the first
+// part of the heap, for calls that do not wait for completion, and only where NicView::block_mask
+// permits it. A single thread may take it, and so may the threads of a warp that post to one queue
+// together. All other calls use post.h. A call that has a reservation, but must wait, continues
+// there, too (post_late). Measured by perftest/issue_cost, "register" and "gpu".
 #pragma once
 
 #include "post.h"
 
 namespace gshmem::device::nic {
 
-/// The queue of a call, and the members of the state that it needs. All is loaded at once, and
-/// computed without branches: each dependent step of a single thread takes some 30 clocks, and each
-/// branch 15.
+/// The queue of a call, and the members of the state that the call needs. All members are loaded at
+/// once, and computed without branches: each dependent step of a single thread takes some 30
+/// clocks, and each branch 15.
 struct ShortWay {
   std::uint64_t heap, heap_bytes;
-  std::uint64_t queues, cursors;  ///< addresses; after set_queue those of the queue
+  std::uint64_t queues, cursors;  ///< addresses of the tables; after set_queue, of this queue's
+                                  ///< elements
   std::uint32_t traits, max_message;
-  std::uint32_t index;  ///< of the queue
-  std::uint32_t open;   ///< 1: the way is open
-  std::uint32_t alone;  ///< 1: to one thread
+  std::uint32_t index;  ///< index of the queue
+  std::uint32_t open;   ///< 1: the call may take the short way
+  std::uint32_t alone;  ///< 1: and a single thread posts
 
   GSHMEM_INLINE explicit ShortWay(const State& state) {
     const TwoWords bounds = load_two(&state.heap), tables = load_two(&state.nic.queues),
@@ -32,7 +33,7 @@ struct ShortWay {
     traits = static_cast<std::uint32_t>(limits.first >> 32);
     index = static_cast<std::uint32_t>(limits.second >> 32);  // NicView::block_mask
     open = index != abi::NicView::kNoShortWay ? 1 : 0;
-    // The user of an exclusive queue is alone by contract.
+    // The contract of an exclusive queue is that only one thread uses it.
     alone = open & (static_cast<std::uint32_t>(is_exclusive(traits)) |
                     static_cast<std::uint32_t>(is_alone()));
   }
@@ -61,7 +62,8 @@ struct ShortWay {
     const std::uint32_t ends = bytes <= heap_bytes - offset(p) ? 1 : 0;
     return has(p) & is_one & ends;
   }
-  /// Returns the traits of the queue as those whose bits the compiler knows.
+  /// Returns the traits of the queue. The compiler knows the bits that every queue with a short way
+  /// has.
   GSHMEM_FN std::uint32_t known_traits() const {
     using Traits = abi::QueueTraits;
     return (traits & ~(Traits::kRecordFirst | Traits::kNever)) | Traits::kGpuMemory |
@@ -69,14 +71,14 @@ struct ShortWay {
   }
 };
 
-/// The arguments that only a call that has to wait needs. They are in local memory, to save
+/// The arguments that only a call needs that has to wait. They are in local memory, to save
 /// registers.
 struct LateCall {
   const State* state;
   std::uint32_t index;
 };
-/// Goes on with a call that has a reservation, but must wait: it is in memory from here on. Returns
-/// `first`, which may have the flag Reservation::kLate.
+/// Continues a call that has a reservation, but must wait. From here on its data is in memory.
+/// Returns `first`, which may have the flag Reservation::kLate.
 template <class Entries>
 GSHMEM_OUTLINE std::uint64_t post_late(const LateCall& call, Entries entries, Converged group,
                                        std::uint64_t first) {
@@ -104,7 +106,7 @@ GSHMEM_INLINE void post_alone(const State& state, const ShortWay& way, const Ent
     post_now(way.view(), way.cursor(), traits & ~kOwn, entries, Alone{}, late);
   }
 }
-/// Posts for all threads of a warp, which are here together.
+/// Posts for all threads of a warp, which have converged.
 template <class Entries>
 GSHMEM_OUTLINE void post_by_warp(const State& state, std::uint32_t index, Entries entries) {
   ShortWay way(state);
@@ -128,7 +130,7 @@ GSHMEM_OUTLINE void post_by_group(const State& state, std::uint32_t index, const
   post_now(way.view(), way.cursor(), way.known_traits(), entries, group,
            [&](std::uint64_t first) { return post_late(call, entries, group, first); });
 }
-/// Posts for threads of a warp that may be together.
+/// Posts for threads of a warp that may have converged.
 template <class Entries>
 GSHMEM_INLINE void post_together(const State& state, const ShortWay& way, const Entries& entries) {
   if (WholeWarp::is_here(way.index) && fits_by_warp(way.traits, entries.entries())) {

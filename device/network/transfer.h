@@ -1,34 +1,38 @@
-// The general path of the network: calls that take more than one WQE, have their data outside of
-// symmetric memory, or must be followed by a DUMP. A Request is executed step by step, in local
-// memory (execute_long), by the protocol of queue.h. One thread of a group posts. Addresses are
-// offsets into the heaps, or outside of them into registered memory. One key covers the heap, and
-// one each range of registered memory.
+// The general path of the network. It is for calls that take more than one WQE, have their data
+// outside of symmetric memory, or must be followed by a DUMP. execute_long executes a Request step
+// by step, in local memory, by the protocol of queue.h. One thread of a group posts. Addresses in
+// entries are offsets in the heap of a PE, or of registered memory after it. One key covers the
+// heap, and each range of registered memory has its own key.
 //
-// Other local memory has no key. Data that is put from there is inside the entries, and its source
-// may be reused at once. Data that is fetched to there passes through a scratch slot of the heap.
+// Other local memory has no key. Data that is put from such memory is copied into the entries, so
+// its source may be reused at once. Data that is fetched to such memory first arrives in a scratch
+// slot of the heap.
 #pragma once
 
 #include "post.h"
 
 namespace gshmem::device::nic {
 
-/// A blocking put of up to this size is inline even from the heap: it need not wait for the target.
+/// A blocking put of up to this size is inline even from the heap: then it need not wait for a
+/// completion, which takes a round trip to the target.
 inline constexpr std::size_t kInlinePutBytes = 28;
 
-/// Returns `value` modulo a number that is known to be a power of two most of the time.
+/// Returns `value` modulo `by`, which is a power of two most of the time: then no division is
+/// needed.
 GSHMEM_FN std::uint32_t modulo(std::uint32_t value, std::uint32_t by) {
   const std::uint32_t mask = by - 1;
   return by & mask ? value % by : value & mask;
 }
 
-/// The NIC of the target at which a call must arrive. Words that atomics change are changed through
-/// the first one only (NicView). `p` may be used on a word that atomics use. Blocking puts do not
-/// wait for other inline payloads, which nevertheless must precede later atomics of the thread.
+/// The NIC of the target at which a call must arrive. Words that atomics change are written through
+/// the first NIC only (NicView), and `p` may write a word that atomics use. Blocking puts do not
+/// wait until other inline payloads are complete. These payloads must nevertheless precede later
+/// atomics of the thread.
 enum class Rail : std::uint32_t { kAny, kFirst };
 
-/// Returns which of the queues to `pe` the calling thread uses. It is always the same one. For
-/// calls that arrive by the first rail, it is the first queue of its group. (ShortWay has a form of
-/// this for the most frequent case.)
+/// Returns the number of the queue to `pe` that the calling thread uses. A thread always gets the
+/// same queue. For calls that arrive by the first rail, it is the first queue of the thread's group
+/// of `rails` queues. (ShortWay has a form of this for the most frequent case.)
 GSHMEM_FN std::uint32_t queue_index(const State& state, int pe, Rail rail) {
   const abi::NicView& nic = state.nic;
   std::uint32_t slot = 0;
@@ -44,7 +48,7 @@ GSHMEM_FN std::uint32_t queue_index(const State& state, int pe, Rail rail) {
 }
 
 /// Prepares posting to the calling thread's queue to `pe`. Returns false if `symmetric` is not in
-/// the heap, and so has other keys than those of the queue.
+/// the heap, so that the keys of the queue do not cover it.
 GSHMEM_FN bool post_to(Posting& posting, const State& state, int pe, Rail rail,
                        const void* symmetric) {
   const PostState held(state);
@@ -52,15 +56,17 @@ GSHMEM_FN bool post_to(Posting& posting, const State& state, int pe, Rail rail,
   return held.has_in_heap(symmetric);
 }
 
-/// Returns the offset of an address in this PE's heap. WQEs use it, here and at every PE.
+/// Returns the offset of an address in this PE's heap. WQEs use offsets for addresses here and at
+/// every PE.
 GSHMEM_FN std::uint64_t heap_offset(const State& state, const void* p) {
   return static_cast<std::uint64_t>(static_cast<const char*>(p) - state.heap);
 }
-/// Memory that is not registered memory has the keys of the queue.
+/// Do the keys of the queue cover the address? They do unless it is in registered memory.
 GSHMEM_FN bool has_queue_keys(const State& state, const void* symmetric) {
   return !abi::QueueTraits::is_beyond(state.nic.traits, heap_offset(state, symmetric));
 }
-/// Can the NIC access it? It can access any part of the heap, including that of the library.
+/// Is the memory in the heap, where the NIC can access it? The library's own part of the heap
+/// counts, too.
 GSHMEM_FN bool in_heap(const State& state, const void* p, std::size_t bytes) {
   const std::uint64_t offset = heap_offset(state, p);
   // This form needs one branch.
@@ -77,24 +83,24 @@ enum class Operation : std::uint32_t { kPut, kGet, kPutSignal };
 /// into a scratch slot.
 enum class TransferKind : std::uint32_t { kInline, kWrite, kRead, kFetch };
 
-/// A call: a transfer, an atomic, or an atomic after a transfer. Like the Post, it is in local
-/// memory, and it holds what is left to do.
+/// A call: a transfer, an atomic, or an atomic after a transfer. It is in local memory, like the
+/// Post. It describes what is still to be done.
 struct Request {
   const State* state;
   Operation operation;
   int pe;
   bool blocking = false;
   TransferKind kind = TransferKind::kInline;
-  std::uint32_t chunk = 0;  ///< bytes of the last WQE
+  std::uint32_t chunk = 0;  ///< size of the last chunk in bytes
   const char* local = nullptr;
   const char* remote = nullptr;
   std::size_t bytes = 0;   ///< 0: no transfer is left
   void* target = nullptr;  ///< target of the atomic; null: none is left
   Amo amo{};
   abi::ScratchSlot* slot = nullptr;  ///< receives fetched data, if needed
-  bool reachable = false;            ///< the NIC can access `local` itself
+  bool reachable = false;            ///< the NIC can access `local` directly
   bool beyond = false;               ///< an address may be in registered memory
-  const Be32* keys = nullptr;        ///< of `local`, if that is registered local memory
+  const Be32* keys = nullptr;        ///< keys of `local`, if it is registered local memory
   static constexpr std::uint32_t kByThread = ~0u;
   std::uint32_t queue = kByThread;  ///< index of the queue; kByThread: that of the calling thread
 
@@ -140,8 +146,8 @@ GSHMEM_FN KeyedAddress local_address(const Post& post, const void* p) {
   return {post.offset(p), post.queue.local_key()};
 }
 
-// The steps of execute_long(), out of line to save registers (see Post): it must keep nothing but
-// the request's address.
+// The steps of execute_long(). They are out of line to save registers (see Post): only the address
+// of the request is live between them.
 
 GSHMEM_FN TransferKind kind_of(const Request& request) {
   if (request.operation == Operation::kGet)
@@ -193,8 +199,8 @@ template <class W>
 GSHMEM_FN void take_word(char* to, const char* from) {
   store_bulk(reinterpret_cast<W*>(to), load_relaxed(reinterpret_cast<const W*>(from)));
 }
-/// Copies the fetched chunk from the scratch slot to its destination of any alignment, by words
-/// that both alignments allow.
+/// Copies the fetched chunk from the scratch slot to its destination, which may have any alignment.
+/// It uses the widest words that both alignments allow.
 GSHMEM_FN void copy_fetched(char* to, const abi::ScratchSlot* slot, std::uint32_t bytes) {
   const char* from = reinterpret_cast<const char*>(slot->data);
   GSHMEM_NO_UNROLL
@@ -236,9 +242,9 @@ GSHMEM_OUTLINE abi::ScratchSlot* claim_scratch(Wait& wait) {
   } while (post_may_wait(wait, polls++, 0));
   return nullptr;
 }
-/// Frees a slot whose contents have been read (release: the next owner's READ comes after). It is
-/// out of line, since otherwise the operands of its store would occupy two registers all through
-/// execute_long().
+/// Frees a slot whose contents have been read. The store is a release: the next owner's READ comes
+/// after it. It is out of line, since otherwise the operands of its store would occupy two
+/// registers all through execute_long().
 GSHMEM_OUTLINE void free_scratch(abi::ScratchSlot* slot) { store_release(&slot->busy, 0u); }
 
 /// Builds the images of the next chunk of a transfer: inline, or between heaps.
@@ -255,9 +261,10 @@ GSHMEM_OUTLINE void make_between_heaps(Request& request, Post& post) {
                  remote_address(post, request.remote), local_address(post, request.nic_address()),
                  request.chunk);
 }
-/// If data of READs may arrive after their completion, a DUMP of the last bytes that waits for the
-/// READ carries the completion: it ends when the NIC has read what it had written. Local memory may
-/// be reached by another path than completions in GPU memory.
+/// Appends a DUMP if data of READs may arrive after their completion. The DUMP reads the last
+/// bytes, waits for the READ, and carries the completion: it ends when the NIC has read what it had
+/// written. It is also needed if completions are in GPU memory and `local` is not in symmetric
+/// memory: their data may take different paths.
 GSHMEM_OUTLINE void make_dump(const Request& request, Post& post) {
   const bool apart = request.keys && (post.traits() & abi::QueueTraits::kGpuMemory) != 0;
   if (!apart && !(post.state->nic.flags & abi::kNicReadNeedsDump)) return;
@@ -266,8 +273,8 @@ GSHMEM_OUTLINE void make_dump(const Request& request, Post& post) {
              bytes);
 }
 
-/// Builds the image of the atomic, after a transfer of one entry if there is one. (It has two
-/// steps: one would take more registers than both.)
+/// Builds the image of the atomic, after a transfer of one entry if there is one. (A single step
+/// would take more registers than these two.)
 GSHMEM_OUTLINE void make_operands(const Request& request, Post& post) {
   post.entries.second = request.chunk == 0 ? 0 : 4;
   image_amo_operands(post.entries, post.entries.second, request.amo);
@@ -279,10 +286,10 @@ GSHMEM_OUTLINE void make_amo_addresses(Request& request, Post& post) {
   request.target = nullptr;
 }
 
-/// Builds the image of the WQEs to be posted next; false when there are none. If the last chunk is
-/// one entry, the atomic follows it in the same reservation. Otherwise it is posted on its own, by
-/// the same thread on the same queue. There it is never visible before the writes before it
-/// (InfiniBand, section 9.5; contract of transport/nic/nic.h).
+/// Builds the image of the WQEs to be posted next. Returns false when there are none. If the last
+/// chunk is one entry, the atomic follows it in the same reservation. Otherwise it is posted on its
+/// own, by the same thread on the same queue. On one queue an atomic is never visible before the
+/// writes before it (InfiniBand, section 9.5; contract of transport/nic/nic.h).
 GSHMEM_OUTLINE bool next_image(Request& request, Post& post) {
   request.advance();
   if (request.empty() || !post.good()) return false;
@@ -302,7 +309,7 @@ GSHMEM_OUTLINE bool next_image(Request& request, Post& post) {
   return true;
 }
 
-/// Which unit of the image contains the address, in the order of the calls below.
+/// The unit of the image that contains the address, in the order in which execute_long uses them.
 enum class KeyedPart : std::uint32_t { kRemote, kLocal, kSecond };
 /// Stores the key of an address in registered memory into the image.
 GSHMEM_OUTLINE void use_registered_key(const Request& request, Post& post, KeyedPart part) {
@@ -325,8 +332,8 @@ GSHMEM_OUTLINE void use_registered_key(const Request& request, Post& post, Keyed
   put_registered_key(post.entries.unit[at], *request.state, post.queue, use);
 }
 
-/// Can the NIC access the local memory of the call? Notes the keys of memory outside of symmetric
-/// memory.
+/// Can the NIC access the local memory of the call? Stores the keys in `keys` if it is registered
+/// local memory.
 GSHMEM_OUTLINE bool find_local(Request& request) {
   const State& state = *request.state;
   if (in_heap(state, request.local, request.bytes) ||

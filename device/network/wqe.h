@@ -1,7 +1,7 @@
-// Builds work queue entries from arguments: functions that fill an image of one or two WQEs, in
+// Builds work queue entries from arguments. The functions fill an image of one or two WQEs, in
 // which only the position in the queue is missing. An image is a WqeImage in memory, or the queue
-// itself (EntryStore, device/network/post.h). Layouts and their sources: include/gshmem/abi/mlx5.h;
-// golden bytes: tests/unit/wqe_test.cpp.
+// itself (EntryStore, device/network/post.h). Layouts and their sources are in
+// include/gshmem/abi/mlx5.h, golden bytes in tests/unit/wqe_test.cpp.
 #pragma once
 
 #include <gshmem/abi/queue.h>
@@ -24,7 +24,7 @@ struct WqeImage {
   std::uint32_t units = 0;   ///< number of units of all WQEs, including gaps
   std::uint32_t second = 0;  ///< unit where a second WQE begins, a multiple of 4; 0 = there is none
   GSHMEM_FN void put(std::uint32_t at, Word16 word) { unit[at] = word; }
-  /// entries() is the number of entries that it takes, and last() the first entry of the last WQE.
+  /// Returns the number of entries that the image takes. last() is the first entry of the last WQE.
   GSHMEM_FN std::uint32_t entries() const { return (units + 3) / 4; }
   GSHMEM_FN std::uint32_t last() const { return second / 4; }
   /// Copies the units to their destination. (The keys are in them.)
@@ -45,7 +45,8 @@ struct WqeHead {
   std::uint8_t flags;  ///< abi::ControlFlags
 };
 
-/// Each property is a byte of its own. (A swap of bytes would be made when the kernel runs.)
+/// Makes a control unit. Each property is stored as a byte at its place. (A swap of bytes would be
+/// executed by the kernel, not by the compiler.)
 GSHMEM_FN Word16 control_unit(WqeHead head) {
   return {static_cast<std::uint32_t>(head.opcode) << 24 | head.opmod,
           static_cast<std::uint32_t>(head.units) << 24,
@@ -96,8 +97,8 @@ GSHMEM_FN void image_transfer(Image& image, Opcode opcode, KeyedAddress remote, 
 /// header; with an address vector 48 bytes less.
 inline constexpr std::uint32_t kInlineBytes = 220, kAddressedInlineBytes = kInlineBytes - 48;
 
-/// Returns the first word of an inline payload of up to kInlineBytes; the bit of kRawInline is in
-/// no other data unit.
+/// Returns the first word of an inline payload of up to kInlineBytes. Only inline headers have the
+/// bit kRawInline.
 inline constexpr std::uint32_t kRawInline = abi::kInlineMarker >> 24;
 GSHMEM_FN std::uint32_t inline_header(std::uint32_t bytes) { return bytes << 24 | kRawInline; }
 /// Makes a WRITE with an inline payload of at most kInlineBytes; the caller stores the payload at
@@ -111,8 +112,8 @@ GSHMEM_FN std::uint32_t* image_inline(WqeImage& image, KeyedAddress remote, std:
   return &image.unit[2].y;
 }
 
-/// Makes a DUMP of `bytes` of local memory, from unit `at` on, where an entry begins. It begins
-/// when the READs and atomics before it have ended.
+/// Makes a DUMP of `bytes` of local memory, from unit `at` on, where an entry begins. The NIC
+/// begins it when the READs and atomics before it have ended.
 template <class Image>
 GSHMEM_FN void image_dump(Image& image, std::uint32_t at, KeyedAddress local, std::uint32_t bytes) {
   image.second = at;
@@ -177,10 +178,11 @@ GSHMEM_FN void image_masked_add(Image& image, std::uint32_t at, std::uint32_t wi
   image.units = at + 4;
 }
 
-/// Makes the control and operand units of an atomic: InfiniBand's compare-and-swap and
-/// fetch-and-add of 8 bytes, and the masked forms of both sizes for all other operations (rdma-core
-/// providers/mlx5/wqe.h). Masked swap: if (memory ^ compare) & compare mask is 0, the bits of the
-/// swap mask are taken from swap. Masked add: no carry leaves a bit that is set in boundary.
+/// Makes the control and operand units of an atomic. A compare-and-swap, add or fetch of 8 bytes
+/// uses InfiniBand's compare-and-swap or fetch-and-add. All others use the masked forms, of 4 or 8
+/// bytes (rdma-core providers/mlx5/wqe.h). Masked swap: if (memory ^ compare) & compare mask is 0,
+/// the bits of the swap mask are taken from swap. Masked add: no carry leaves a bit that is set in
+/// boundary.
 template <class Image>
 GSHMEM_FN void image_amo_operands(Image& image, std::uint32_t at, const Amo& amo) {
   const std::uint64_t all = ~std::uint64_t{0};
@@ -231,22 +233,22 @@ GSHMEM_FN void image_amo(Image& image, std::uint32_t at, const Amo& amo, KeyedAd
   image_amo_addresses(image, at, amo.width, remote, result);
 }
 
-/// Returns the old value, from what the NIC stored. Results of 4 bytes are big-endian, those of 8
-/// bytes only if the NIC says so (abi::kNicFetchedBig).
+/// Returns the old value, from the bytes that the NIC stored. Results of 4 bytes are big-endian.
+/// Results of 8 bytes are big-endian only if the NIC says so (abi::kNicFetchedBig).
 GSHMEM_FN std::uint64_t fetched_value(std::uint64_t stored, std::uint32_t width,
                                       std::uint32_t nic_flags) {
   if (width == 4) return abi::swap_bytes(static_cast<std::uint32_t>(stored));
   return nic_flags & abi::kNicFetchedBig ? abi::swap_bytes(stored) : stored;
 }
 
-/// Returns how many units of address vector the WQE at unit `at` takes: a NOP or a DUMP goes
-/// nowhere.
+/// Returns how many units of address vector the WQE at unit `at` takes. A NOP or a DUMP takes none,
+/// since it has no target.
 GSHMEM_FN std::uint32_t vector_units(const WqeImage& image, std::uint32_t at) {
   const Opcode opcode = static_cast<Opcode>(image.unit[at].x >> 24);
   return opcode == Opcode::kNop || opcode == Opcode::kDump ? 0 : 3;
 }
-/// Makes the WQEs of an image those of an initiator: stores the vector of a PE after their control
-/// units. The second WQE moves first.
+/// Makes the WQEs of an image those of an initiator: stores the address vector of a PE after their
+/// control units. The second WQE moves first.
 GSHMEM_FN void address_image(WqeImage& image, const Word16* vector) {
   std::uint32_t at = image.second;
   if (at != 0) image.second = ((image.unit[0].y >> 24) + vector_units(image, 0) + 3) & ~3u;
