@@ -1,6 +1,7 @@
-// A call record: one operation as data, which another thread executes. Host threads use it while
-// heaps are on GPUs, and on_stream calls queue it in a stream. host/runtime/execute.h executes
-// every kind by device code. Host threads pass theirs to HostOps (host/runtime/gpu/host_ops.cpp).
+// A call record: one operation as data, which another thread executes. Host threads of PEs with
+// heaps on GPUs make call records, and on_stream calls queue them in a stream.
+// host/runtime/execute.h executes every kind by device code. Host threads pass their records to
+// HostOps (host/runtime/gpu/host_ops.cpp).
 #pragma once
 
 #include <gshmem/abi/state.h>
@@ -35,8 +36,8 @@ enum class ElementType : std::uint32_t {
 
 enum class CallKind : std::uint32_t {
   kPut,            ///< dest, source, bytes, pe
-  kGet,            ///< as kPut
-  kPutSignal,      ///< as kPut, followed by kSignal
+  kGet,            ///< the arguments of kPut
+  kPutSignal,      ///< the arguments of kPut, and those of kSignal
   kP,              ///< dest, width, operand, pe
   kG,              ///< source, width, pe; returns the element, zero-extended
   kIput,           ///< dest, source, strides, width, bytes of all elements, pe
@@ -89,10 +90,12 @@ struct Call {
   ElementType type = ElementType::kInt8;
   std::uint32_t width = 0;  ///< bytes of a word or element
   std::uint32_t is_signed = 0;
-  /// For transfers: when the call returns, the source may be reused, or the data has arrived here.
+  /// For transfers: 1 = when the call returns, the source may be reused, or the data has arrived
+  /// here.
   std::uint32_t waits = 1;
   std::int32_t team = 0, cmp = 0;
-  /// Those that move the bytes. 0 = the copy engine, for lists in a stream, or one thread (kTimed).
+  /// Number of blocks that move the bytes. 0 = the copy engine, for lists in a stream, or one
+  /// thread (kTimed).
   std::int32_t blocks = 0;
 
   explicit Call(CallKind which, const char* api_name, int to_pe = -1)

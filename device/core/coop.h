@@ -1,8 +1,8 @@
 // Cooperative groups of the device library: the threads that make a call together. Every operation
-// is written once for any type with thread_rank(), size() and sync(), and instantiated for the
-// types below. Contract: all threads of the group make the call with the same arguments; a warp
-// call is made by full warps; a block may have any shape. Groups also have any(): a sync that
-// returns on all threads whether `mine` was true on one.
+// is a template over the group, a type with thread_rank(), size() and sync(), and is instantiated
+// for the types below. Contract: all threads of the group make the call with the same arguments; a
+// warp call is made by full warps; a block may have any shape. Groups also have any(): a sync that
+// returns on all threads whether `mine` was true on one of them.
 #pragma once
 
 #include "host_block.h"
@@ -23,7 +23,7 @@ struct Thread {
 /// A thread whose copies keep few words in flight, in order to save registers.
 struct LeanThread : Thread {};
 
-/// Stands in for Converged where a thread is alone.
+/// Has the functions of Converged, for a thread that is alone.
 struct Alone {
   GSHMEM_FN int size() const { return 1; }
   GSHMEM_FN int rank() const { return 0; }
@@ -53,7 +53,8 @@ class Converged {
   __device__ bool first() const { return lane_id() == __ffs(static_cast<int>(mask_)) - 1; }
   __device__ bool last() const { return lane_id() == 31 - __clz(static_cast<int>(mask_)); }
   __device__ bool alone() const { return (mask_ & (mask_ - 1)) == 0; }
-  // A single thread is tested for first: the code for several takes dozens of instructions.
+  // It tests first whether the thread is alone: the code for several threads takes dozens of
+  // instructions.
   __device__ void sync() const {
     if (!alone()) __syncwarp(mask_);
   }
@@ -77,8 +78,7 @@ __device__ inline bool is_alone() {
   return (here & (here - 1)) == 0;
 }
 
-/// Stands in for Converged where it has all threads of a warp: each of its steps is one
-/// instruction.
+/// Has the functions of Converged, for all threads of a warp: each of its steps is one instruction.
 struct WholeWarp {
   __device__ int size() const { return 32; }
   __device__ int rank() const { return static_cast<int>(lane_id()); }
@@ -119,8 +119,8 @@ struct WholeWarp : Converged {
 __device__ inline std::uint32_t block_number() {
   return blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z);
 }
-/// Returns a number that all threads of a block have, and that spreads blocks over queues: that of
-/// the block if the grid has one dimension. It takes no product.
+/// Returns a number that spreads blocks over queues. All threads of a block get the same number:
+/// that of the block if the grid has one dimension. It takes no multiplication.
 __device__ inline std::uint32_t block_spread() { return blockIdx.x + blockIdx.y + blockIdx.z; }
 __device__ inline std::uint32_t thread_number() {
   return threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);
@@ -142,10 +142,10 @@ struct Warp {
   }
 };
 
-/// Four consecutive warps of a block, where the number of the first is a multiple of four; the last
-/// group of a block may have fewer. They synchronize at named hardware barriers: one of the last
-/// eight of 16, since a block has at most eight such groups. A kernel must not use these barriers
-/// then.
+/// Four consecutive warps of a block, where the number of the first warp is a multiple of four. The
+/// last group of a block may have fewer warps. Warpgroups synchronize at named hardware barriers. A
+/// block has 16 of these and at most eight warpgroups, which use the last eight. A kernel that uses
+/// warpgroups must not use these barriers itself.
 struct Warpgroup {
   static constexpr std::uint32_t kThreads = 128, kFirstBarrier = 8;
   __device__ int thread_rank() const { return static_cast<int>(thread_number() % kThreads); }
@@ -274,11 +274,11 @@ GSHMEM_FN std::uint32_t first_of_warp(Coop coop) {
 #if defined(__CUDA_ARCH__)
   return static_cast<std::uint32_t>(coop.thread_rank()) & ~31u;
 #else
-  return static_cast<std::uint32_t>(coop.thread_rank());  // its threads are not lanes
+  return static_cast<std::uint32_t>(coop.thread_rank());  // groups on the CPU have no lanes
 #endif
 }
 
-/// A LeanThread's counterpart for a warp.
+/// A warp whose copies keep few words in flight, like a LeanThread.
 struct LeanWarp : Warp {};
 
 }  // namespace gshmem::device

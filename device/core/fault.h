@@ -1,5 +1,6 @@
-// Faults in device code: records the first one where the host can read it, then traps or returns,
-// as GSHMEM_FAULT says. All of it is out of line: it costs callers one predictable branch.
+// Faults in device code. A fault is recorded where the host can read it, unless there is an earlier
+// one; then the code traps or returns, as GSHMEM_FAULT says. All of it is out of line: callers pay
+// for one branch, which is predictable.
 #pragma once
 
 #include <gshmem/abi/fault.h>
@@ -33,7 +34,8 @@ GSHMEM_FN void copy_text(char* to, const char* from, int capacity) {
   *to = '\0';
 }
 
-/// A fault is recorded: ends the kernel or process with FaultPolicy::kAbort, and otherwise returns.
+/// Runs after a fault was recorded: ends the kernel or process with FaultPolicy::kAbort, and
+/// otherwise returns.
 GSHMEM_OUTLINE void stop_here(const State& state) {
   if (state.fault_policy != abi::FaultPolicy::kAbort) return;
 #if defined(__CUDA_ARCH__)
@@ -84,8 +86,8 @@ GSHMEM_OUTLINE void note_fault(const State& state, const FaultInfo& info) {
   record_fault(state, info, ReportBy::kByStatus);
 }
 
-/// Returns the code of the recorded fault of a stopped PE. The thread that records it may be about
-/// to publish it.
+/// Returns the code of the recorded fault of a stopped PE. It waits for the record, because the
+/// thread that records it may not have published it yet.
 GSHMEM_OUTLINE int fault_code(const State& state) {
   const abi::Control& control = *state.control;
   constexpr unsigned kPolls = 1u << 24;  // reached only if the recording thread was killed
@@ -99,8 +101,8 @@ GSHMEM_OUTLINE int fault_code(const State& state) {
 }
 
 /// Reports a call that found no PE. In kernels it traps without a text unless arguments are
-/// checked. A kernel that can reach printf pays for it at every fence, including those of the
-/// program (ptxas of CUDA 13.0 emits four loads and a fence of the block before each).
+/// checked. A kernel that can reach printf is slower at every fence, including those of the program
+/// (ptxas of CUDA 13.0 emits four loads and a fence of the block before each).
 GSHMEM_OUTLINE void bad_state(const char* call, [[maybe_unused]] const State* state) {
   constexpr const char* kNoInit =
       "the library is not initialized (call it between gshmem_init and gshmem_finalize)";

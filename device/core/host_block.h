@@ -1,6 +1,6 @@
 // A block on the CPU: host threads that share a barrier. gshmem::launch creates them
-// (include/gshmem/launch.hpp); a host thread outside of a launch is a block of one. It is found
-// through the ambient record of the calling thread, which libgshmem owns.
+// (include/gshmem/launch.hpp). A host thread outside of a launch is a block of one thread. Code
+// finds the block through the ambient record of the calling thread, which libgshmem owns.
 #pragma once
 
 #include <gshmem/abi/state.h>
@@ -81,16 +81,17 @@ struct HostLane {
 
 struct Region;
 
-/// Things that the library does in calls of host threads and device code cannot do.
+/// Functions of the library that device code cannot perform itself, for calls of host threads.
 class HostChecks {
  public:
   /// Logs that `call` does nothing, because `argument` is GSHMEM_TEAM_INVALID.
   virtual void report_no_team(const char* call, const char* argument) noexcept = 0;
-  /// `bytes` from `p`, in the heap of `state`, belong to one allocation. Else a fault is on record.
+  /// Returns true if the `bytes` bytes from `p`, in the heap of `state`, belong to one allocation.
+  /// Otherwise a fault is recorded.
   virtual bool is_one_allocation(const abi::DeviceState& state, const char* call,
                                  const char* argument, const void* p,
                                  std::size_t bytes) noexcept = 0;
-  /// Are allocations looked at (GSHMEM_CHECK)? Otherwise is_one_allocation() is always true.
+  /// Are allocations checked (GSHMEM_CHECK)? If not, is_one_allocation() is always true.
   virtual bool looks_at_allocations() const noexcept = 0;
 
  protected:
@@ -103,8 +104,8 @@ struct Ambient {
   HostOps* ops = nullptr;  ///< null in CPU mode
   const HostLane* lane = nullptr;
   Region* region = nullptr;  ///< the region of the PE's host threads, or of the block of a lane
-  bool bound = false;  ///< set explicitly; otherwise the library sets it to the process's only PE
-  const char* why_none = nullptr;  ///< without a state: the reason, unless it is a missing init
+  bool bound = false;        ///< the thread chose its PE; otherwise it has the process's only PE
+  const char* why_none = nullptr;  ///< why there is no state; null after a missing init
   HostChecks* checks = nullptr;    ///< null without the library
 };
 

@@ -1,12 +1,12 @@
-// The machine: the differences between a GPU and a CPU, and nothing else. It has memory accesses
-// with a named order, fences, atomics, time, pause and trap. All other code is written once for
-// both. This file has what they share. All raw PTX of the device library is in machine_gpu.h, and
-// the equivalent for the CPU in machine_cpu.h.
+// The differences between a GPU and a CPU, and nothing else: memory accesses with a named order,
+// fences, atomics, time, pause and trap. All other code is written once for both. This file has the
+// part that both share. All raw PTX of the device library is in machine_gpu.h, and the equivalent
+// for the CPU in machine_cpu.h.
 //
-// Orders: the scope is the system, since partners are other GPUs, other processes or the host. A
-// release makes everything that the calling thread has observed visible to a thread that acquires
-// the stored value: its own accesses, and those of threads with which it has synchronized (PTX ISA,
-// "Memory Consistency Model"; C++17 [atomics.order] on the CPU).
+// The scope of an order is the system unless its name says otherwise, since the partners are other
+// GPUs, other processes or the host. A release makes accesses visible to a thread that acquires the
+// stored value: the accesses of the calling thread, and those of threads with which it has
+// synchronized (PTX ISA, "Memory Consistency Model"; C++17 [atomics.order] on the CPU).
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@
 // such functions to the registers of the kernels that call them. It refuses a kernel with fewer
 // registers than any other function that the kernel calls.
 #define GSHMEM_OUTLINE static __host__ __device__ __noinline__ inline
-// Marks functions that have to be in line even where the compiler saves time.
+// Marks functions that have to be inlined even where the compiler is set to save compile time.
 #define GSHMEM_INLINE __host__ __device__ __forceinline__
 #else
 #define GSHMEM_FN inline
@@ -27,7 +27,7 @@
 #define GSHMEM_INLINE inline
 #endif
 
-// Stands before a loop of a slow path, whose unrolling would cost callers registers.
+// Marks a loop of a slow path. Unrolled, the loop would cost the callers registers.
 #if defined(__CUDA_ARCH__)
 #define GSHMEM_NO_UNROLL _Pragma("unroll 1")
 #define GSHMEM_UNROLL _Pragma("unroll")
@@ -86,8 +86,8 @@ GSHMEM_FN To bits(const From& from) {
   return to;
 }
 
-/// Two words that are loaded together, from an address that is a multiple of 16. It is a load that
-/// the compiler knows: of a constant state it makes constants.
+/// Two words that one load reads, from an address that is a multiple of 16. The compiler
+/// understands this load: it replaces loads from a constant state by constants.
 struct TwoWords {
   std::uint64_t first, second;
 };
@@ -110,7 +110,7 @@ GSHMEM_FN std::uint32_t highest_bit(std::uint32_t bits) {
   return 31u - static_cast<std::uint32_t>(__builtin_clz(bits));
 #endif
 }
-/// Returns the number of the lowest bit that is set; likewise.
+/// Returns the number of the lowest bit that is set; at least one must be set.
 GSHMEM_FN std::uint32_t lowest_bit_number(std::uint32_t bits) {
   return highest_bit(bits & (0u - bits));
 }

@@ -1,5 +1,5 @@
 // The CPU's half of machine.h: __atomic builtins for the functions that machine_gpu.h writes in
-// PTX. Their contracts are documented there; here only the differences are.
+// PTX. Their contracts are documented there. The comments here have only the differences.
 #pragma once
 
 #include <gshmem/abi/doorbell_cpu.h>
@@ -50,7 +50,8 @@ inline void store_bulk(T* p, T v) {
   *p = v;
 }
 
-/// Works as on the GPU, but is a release by itself, because ThreadSanitizer does not model fences.
+/// Has the contract of the GPU's function, but is a release by itself, because ThreadSanitizer does
+/// not model fences.
 template <class T>
 inline void store_flag(T* p, T v) {
   store_release(p, v);
@@ -75,7 +76,7 @@ inline void fence_system() {
 #endif
 }
 
-/// Both use an acquire load, because ThreadSanitizer does not model fences.
+/// Both load_poll functions use an acquire load, because ThreadSanitizer does not model fences.
 template <class T>
 inline T load_poll(const T* p) {
   return load_acquire(p);
@@ -93,7 +94,7 @@ inline void fence_release_gpu() { fence_system(); }
 inline void fence_release_system() { fence_system(); }
 inline void fence_complete_system() { fence_system(); }
 inline std::uint64_t load_acquire_gpu(const std::uint64_t* p) { return load_acquire(p); }
-/// It is an acquire, because a compiler may reorder what a CPU would not.
+/// The load is an acquire, because a compiler may reorder accesses that a CPU keeps in order.
 inline std::uint64_t load_before_stores(const std::uint64_t* p) { return load_acquire(p); }
 inline void atomic_add_release_gpu(std::uint64_t* p, std::uint64_t v) {
   __atomic_fetch_add(p, v, __ATOMIC_ACQ_REL);
@@ -104,7 +105,7 @@ inline void atomic_add_chain_gpu(std::uint64_t* p, std::uint64_t v) {
 inline std::uint64_t atomic_fetch_add_gpu(std::uint64_t* p, std::uint64_t v) {
   return __atomic_fetch_add(p, v, __ATOMIC_RELAXED);
 }
-/// It is a release: in C++ nothing weaker orders later stores after the NIC's reads.
+/// The maximum is a release: in C++ nothing weaker orders later stores after the NIC's reads.
 inline void atomic_max_gpu(std::uint64_t* p, std::uint64_t v) {
   std::uint64_t old = __atomic_load_n(p, __ATOMIC_RELAXED);
   while (old < v &&
@@ -124,9 +125,9 @@ template <class T>
 inline T load_constant(const T* p) {
   return *p;
 }
-// Some words may change in the meantime: abi::QueueView::number.
+// The memory is not always constant, so the load is atomic: abi::QueueView::number may change.
 inline std::uint32_t load_constant(const std::uint32_t* p) { return load_relaxed(p); }
-/// Loads the two halves.
+/// Loads the two halves, each by one load.
 inline Word16 load_constant(const Word16* p) {
   const auto* half = reinterpret_cast<const std::uint64_t*>(p);
   const std::uint64_t low = load_relaxed(half), high = load_relaxed(half + 1);
@@ -191,15 +192,16 @@ inline void pause(unsigned polls) {
   }
 }
 inline void pause_far(unsigned polls) { pause(polls); }
-/// Each entry ahead belongs to a thread that needs a core.
+/// The pause is longer for a thread with many entries ahead: each of these belongs to a thread that
+/// needs a core.
 inline void pause_behind(unsigned polls, std::uint32_t left) {
   if (left <= 64) return pause(polls);
   const timespec time{0, 5'000 * static_cast<long>(left < 1000 ? left : 1000)};
   nanosleep(&time, nullptr);
 }
 /// Does this poll of a wait read the clock and the stop word? Each poll that sleeps does. A sleep
-/// costs far more than the check, and the check a slice of another thread's time if there are few
-/// cores.
+/// costs far more than the check. A check before the first sleep would take time from other threads
+/// if there are few cores.
 inline bool look_is_due(unsigned polls) { return polls >= kPauseSpins + kPauseYields; }
 [[noreturn]] inline void trap() { std::abort(); }
 /// Lanes that are at the same point of the code (coop.h has those of a GPU): each thread is alone.

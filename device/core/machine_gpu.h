@@ -103,7 +103,7 @@ __device__ inline void store_bulk(Word16* p, Word16 v) {
                : "memory");
 }
 
-/// Release and acquire for everything before and after it, to and from the whole system.
+/// Releases and acquires: orders all accesses before it and after it, at the scope of the system.
 __device__ inline void fence_system() { asm volatile("fence.acq_rel.sys;" ::: "memory"); }
 
 #define GSHMEM_PTX_ATOMIC(T, NAME, OP, TYPE, OUT, IN)                    \
@@ -165,15 +165,15 @@ GSHMEM_PTX_CAS(std::uint64_t, "b64", "=l", "l")
 // For memory that is accessed only by threads of this GPU, or by a NIC that reads the GPU's memory:
 // the scope is narrower, and fences are much cheaper (569 against 2,842 clocks after the stores of
 // a work queue entry).
-/// Release and acquire to and from the threads of this GPU.
+/// Releases and acquires, at the scope of this GPU.
 __device__ inline void fence_gpu() { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
 __device__ inline std::uint64_t load_acquire_gpu(const std::uint64_t* p) {
   std::uint64_t v;
   asm volatile("ld.acquire.gpu.u64 %0, [%1];" : "=l"(v) : "l"(p) : "memory");
   return v;
 }
-/// A load after which the caller only stores, and only if the value permits it: the GPU starts no
-/// store before the branch on the value is decided.
+/// A load after which the caller only stores, and only if the value permits it. The GPU starts no
+/// store before the branch on the value is decided, so no acquire is needed.
 __device__ inline std::uint64_t load_before_stores(const std::uint64_t* p) {
   std::uint64_t v;
   asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];"
@@ -182,8 +182,8 @@ __device__ inline std::uint64_t load_before_stores(const std::uint64_t* p) {
                : "memory");
   return v;
 }
-/// Loads a word that one thread at a time uses: the next user has synchronized with the previous
-/// one. So it may be cached.
+/// Loads a word that one thread at a time uses. The word may be cached, because the next user has
+/// synchronized with the previous one.
 __device__ inline std::uint64_t load_own(const std::uint64_t* p) {
   std::uint64_t v;
   asm volatile("ld.global.u64 %0, [%1];" : "=l"(v) : "l"(__cvta_generic_to_global(p)) : "memory");
@@ -209,7 +209,8 @@ __device__ inline void store_record(std::uint32_t* p, std::uint32_t v) {
   asm volatile("st.relaxed.sys.global.u32 [%0], %1;" ::"l"(__cvta_generic_to_global(p)), "r"(v)
                : "memory");
 }
-/// Acquires only, after a load_poll that has seen the awaited value. The only cost is the cache.
+/// Only acquires. It is for use after a load_poll that has seen the awaited value. Its cost is that
+/// it drops the first-level cache.
 __device__ inline void fence_acquire_system() { GSHMEM_PTX_FENCE("acquire", "sys"); }
 template <class T>
 __device__ inline T load_poll(const T* p) {
@@ -224,8 +225,8 @@ __device__ inline Word16 load_poll(const Word16* p) {
 /// Releases only: cached data stays, so that later loads need not go to memory again.
 __device__ inline void fence_release_gpu() { GSHMEM_PTX_FENCE("release", "gpu"); }
 __device__ inline void fence_release_system() { GSHMEM_PTX_FENCE("release", "sys"); }
-/// Every earlier store is performed: every load of the system that comes after it, in the one order
-/// of all such fences, sees it (PTX ISA, "membar/fence", fence.sc). A release only orders.
+/// Completes every earlier store. All such fences of the system have one order. A load after a
+/// later fence sees the store (PTX ISA, "membar/fence", fence.sc). A release only orders.
 __device__ inline void fence_complete_system() { asm volatile("fence.sc.sys;" ::: "memory"); }
 /// Adds to a word whose readers acquire it. The addition is relaxed: a reader synchronizes with the
 /// release of the fence before every addition that led to the value it reads. (PTX ISA: observation
@@ -234,7 +235,7 @@ __device__ inline void atomic_add_chain_gpu(std::uint64_t* p, std::uint64_t v) {
   asm volatile("red.relaxed.gpu.global.add.u64 [%0], %1;" ::"l"(__cvta_generic_to_global(p)), "l"(v)
                : "memory");
 }
-/// Adds to such a word, and releases the stores after that fence.
+/// Adds to a word whose readers acquire it, and releases also the stores after the last fence.
 __device__ inline void atomic_add_release_gpu(std::uint64_t* p, std::uint64_t v) {
   asm volatile("red.release.gpu.global.add.u64 [%0], %1;" ::"l"(__cvta_generic_to_global(p)), "l"(v)
                : "memory");
@@ -249,20 +250,21 @@ __device__ inline std::uint64_t atomic_fetch_add_gpu(std::uint64_t* p, std::uint
 }
 /// Advances a cursor that says how far a NIC is. It is relaxed: an acquire load has returned the
 /// position to the caller, and the maximum comes after it. A thread that acquires the cursor may
-/// overwrite what the NIC has read. It needs an acquire load of its own to read what the NIC has
-/// written.
+/// overwrite entries that the NIC has read. To read data that the NIC has written, it needs an
+/// acquire load of its own.
 __device__ inline void atomic_max_gpu(std::uint64_t* p, std::uint64_t v) {
   asm volatile("red.relaxed.gpu.global.max.u64 [%0], %1;" ::"l"(__cvta_generic_to_global(p)), "l"(v)
                : "memory");
 }
-/// Rings a NIC: one 64-bit store that is neither merged nor split (PTX ISA, "st.mmio").
+/// Rings a NIC by one 64-bit store that is neither merged nor split (PTX ISA, "st.mmio").
 __device__ inline void store_doorbell(std::uint64_t* p, std::uint64_t v) {
   asm volatile("st.mmio.relaxed.sys.global.u64 [%0], %1;" ::"l"(__cvta_generic_to_global(p)), "l"(v)
                : "memory");
 }
-/// Rings a NIC whose doorbell is a register. Assume that another thread sees a later store of this
-/// thread, executes a fence, and stores. This store leaves the GPU before that one (UCX's
-/// uct/ib/mlx5/gdaki relies on it; PTX's memory model does not promise it).
+/// Rings a NIC whose doorbell is a register. The store leaves the GPU in order: assume that another
+/// thread sees a later store of this thread, executes a fence, and stores. Then this store leaves
+/// the GPU before the store of that thread. PTX's memory model does not promise it, but UCX's
+/// uct/ib/mlx5/gdaki relies on it, too.
 __device__ inline void store_register(std::uint64_t* p, std::uint64_t v) { store_doorbell(p, v); }
 /// Loads from memory that is not written while kernels run; fences do not drop it from the cache.
 /// It is volatile, so that every use loads again: a value that takes 30 clocks to load need not
@@ -315,12 +317,12 @@ __device__ inline void unlock_shared(std::uint32_t p) {
 #if __CUDA_ARCH__ >= 900
 // The bulk copy engine of the SM (PTX ISA 8.0, "Asynchronous copy"). Addresses and sizes are
 // multiples of 16 bytes; shared memory is named by its shared-state-space address.
-/// Orders accesses by instructions and by the engine, of the calling thread and of those with which
-/// it has synchronized: earlier ones before later ones (PTX ISA, "Async Proxy"). No such fence is
-/// needed after a wait for the engine, whose completion is one.
+/// Orders accesses by instructions and accesses by the engine: earlier ones before later ones. It
+/// covers the calling thread and threads with which it has synchronized (PTX ISA, "Async Proxy").
+/// After a wait for the engine no such fence is needed: its completion includes one.
 __device__ inline void fence_engine() { asm volatile("fence.proxy.async;" ::: "memory"); }
-/// Initializes an mbarrier, an object of 8 bytes that signals the arrival of loads, one per phase;
-/// it exists until it is ended.
+/// Initializes an mbarrier, an object of 8 bytes that signals the arrival of loads, once per phase.
+/// It exists until end_arrivals.
 __device__ inline void begin_arrivals(std::uint32_t arrivals) {
   asm volatile("mbarrier.init.shared.b64 [%0], 1;" ::"r"(arrivals) : "memory");
 }
@@ -338,7 +340,7 @@ __device__ inline void engine_load(std::uint32_t to, const void* from, std::uint
       "l"(__cvta_generic_to_global(from)), "r"(bytes), "r"(arrivals)
       : "memory");
 }
-/// Waits for the load of phase `number` modulo 2.
+/// Waits for the load of a phase. `number` is the number of the phase modulo 2.
 __device__ inline void await_arrival(std::uint32_t arrivals, std::uint32_t number) {
   std::uint32_t done;
   do {
@@ -362,8 +364,8 @@ __device__ inline void engine_store(void* to, std::uint32_t from, std::uint32_t 
 __device__ inline void await_older_reads() {
   asm volatile("cp.async.bulk.wait_group.read 1;" ::: "memory");
 }
-/// Waits until all its stores are made and visible to it: a release of this thread orders them.
-/// (PTX ISA, "cp.async.bulk.wait_group": without .read.)
+/// Waits until all stores of the calling thread are made and visible to it. A later release of this
+/// thread orders them. (PTX ISA, "cp.async.bulk.wait_group": without .read.)
 __device__ inline void await_stores() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
 #endif
 
@@ -379,8 +381,8 @@ __device__ inline void store_flag(Word16* p, Word16 v) {
                : "memory");
 }
 
-/// Wakes the host thread that sleeps until a word in host memory changes. A GPU cannot wake
-/// threads: then the thread polls.
+/// Does nothing: a GPU cannot wake the host thread that sleeps until a word in host memory changes.
+/// That thread polls instead.
 __device__ inline void wake_host(const std::uint32_t*) {}
 /// Returns nanoseconds of a clock that never goes back; coarse (about 1 us) on GPUs.
 __device__ inline std::uint64_t now_ns() {
@@ -394,8 +396,8 @@ __device__ inline std::uint32_t now_cycles() {
   asm volatile("mov.u32 %0, %%clock;" : "=r"(t));
   return t;
 }
-/// Returns the pointer plus `bytes`, computed here. The compiler must not derive a series of such
-/// pointers from one base, which would keep them all in registers.
+/// Returns the pointer plus `bytes`. It forces the compiler to add here. Otherwise the compiler may
+/// derive a series of such pointers from one base, and keep them all in registers.
 template <class T>
 __device__ inline T* advance(T* p, std::uint32_t bytes) {
   std::uintptr_t at = reinterpret_cast<std::uintptr_t>(p) + bytes;
@@ -407,7 +409,7 @@ template <class T>
 __device__ inline void keep_in_memory(T& object) {
   asm volatile("" ::"l"(&object) : "memory");
 }
-/// Makes the compiler compute an address here, before the branches that come next.
+/// Makes the compiler compute an address here, before the next branches.
 __device__ inline void compute_here(std::uint64_t& address) { asm volatile("" : "+l"(address)); }
 /// Returns the number of the running kernel: no other kernel of this process has it on this GPU.
 __device__ inline std::uint64_t grid_number() {
@@ -458,8 +460,8 @@ __device__ inline void pause(unsigned) {}
 __device__ inline void pause_far(unsigned polls) {
   if (polls > 8) __nanosleep(polls < 40 ? 32 * (polls - 8) : 1024);
 }
-/// The pause between two polls of a thread with `left` entries ahead of it in a queue: about half
-/// of the time that they take.
+/// The pause between two polls of a thread with `left` entries ahead of it in a queue. It is about
+/// half of the time that a NIC takes for them.
 __device__ inline void pause_behind(unsigned, std::uint32_t left) {
   if (left > 32) __nanosleep(left < 1024 ? left : 1024);
 }

@@ -1,7 +1,8 @@
-// The seam of the order checkers (docs/order-check.md): where calls of the API tell them what they
-// start, order and await. Included by the API layer and by waits. Invariant: there is nothing of
-// them but in code for ThreadSanitizer, which does nothing but with GSHMEM_CHECK=order, and in code
-// that is compiled with -DGSHMEM_CHECK_ORDER (device/api/order_watch.h).
+// The hooks of the order checkers (docs/order-check.md): calls of the API use them to report the
+// operations that they start, order and await. Included by the API layer and by waits. Invariant:
+// other code has none of them. Code for ThreadSanitizer has them, where they act only with
+// GSHMEM_CHECK=order, and so has code that is compiled with -DGSHMEM_CHECK_ORDER
+// (device/api/order_watch.h).
 #pragma once
 
 #if defined(__has_feature)
@@ -30,13 +31,14 @@
 
 namespace gshmem::device::order {
 
-/// A put or get of `count` elements. ThreadSanitizer has addresses where their owners have them.
+/// A put or get of `count` elements. A Checker gets the addresses at which this process maps remote
+/// memory.
 struct Transfer {
-  const abi::DeviceState* state;  ///< of the context
+  const abi::DeviceState* state;  ///< the state of the context
   int pe;
   char* dest;
   const char* source;
-  std::size_t bytes, count = 1;  ///< of an element, and how many
+  std::size_t bytes, count = 1;  ///< size of an element, and number of elements
   std::ptrdiff_t dest_stride = 0, source_stride = 0;
   bool blocking = false;
   std::uint64_t* signal = nullptr;  ///< set or added to after the payload
@@ -63,35 +65,38 @@ struct Update {
   std::uint64_t operand;
 };
 
-/// A collective as one member calls it. The specification says what it does to memory, and not its
-/// algorithm: members that give data store to `dest` of all as soon as they enter.
+/// A collective as one member calls it. The checker models the effects that the specification
+/// allows, not the algorithm: members that contribute data may store to `dest` of all members as
+/// soon as they enter.
 struct Collective {
   const abi::DeviceState* state;
   const abi::Team* team;
   CallKind kind;
   int root;
-  char* dest;          ///< of a collect: this member's part
-  const char* source;  ///< if it has several parts: this member's own part
-  std::size_t bytes;   ///< of a part
+  char* dest;          ///< the destination; in a collect, this member's part of it
+  const char* source;  ///< the source; if it has several parts, this member's own part
+  std::size_t bytes;   ///< size of a part
 };
 
-/// It gives calls the order that the specification promises, as happens-before of ThreadSanitizer
+/// Models the order that the specification promises as happens-before of ThreadSanitizer
 /// (host/runtime/order_checker.cpp).
 class Checker {
  public:
   virtual void put(const Transfer& transfer) = 0;
   virtual void get(const Transfer& transfer) = 0;
   virtual void update(const Update& update) = 0;
-  /// `value` was fetched for a call that returns before `*fetch` has it.
+  /// An atomic of the nbi form has fetched the old value. The call may return before the value is
+  /// stored to `fetch.dest`, so the checker stores it.
   virtual void land(const Transfer& fetch) = 0;
   virtual void fence(const abi::DeviceState& context) = 0;
   /// The operations to a PE, or to all (-1), are complete.
   virtual void quiet(const abi::DeviceState& context, int pe) = 0;
-  /// The PE ends, and all its contexts.
+  /// The PE and all its contexts end.
   virtual void finish(const abi::DeviceState& state) = 0;
   /// The calling thread makes an atomic that fetches.
   virtual void before_fetch(const abi::DeviceState& context, int pe) = 0;
-  /// A look at a word that is waited for. It orders nothing; acquire() does, when the wait is over.
+  /// Polls a word that a thread waits for. It orders nothing; acquire() does, when the wait is
+  /// over.
   virtual std::uint64_t poll(const void* word, unsigned bytes) = 0;
   virtual void acquire(const void* word) = 0;
   /// The calling thread belongs to this PE.
@@ -99,7 +104,7 @@ class Checker {
   /// The calling thread enters a collective, and has returned from it.
   virtual void enter(const Collective& call) = 0;
   virtual void leave(const Collective& call) = 0;
-  /// Loads and stores of the calling thread do not count until it is called with false.
+  /// Excludes loads and stores of the calling thread from the check, until it is called with false.
   virtual void ignore(bool begins) = 0;
 
  protected:
@@ -108,7 +113,8 @@ class Checker {
 
 }  // namespace gshmem::device::order
 
-/// Null where the order is not checked. A library without ThreadSanitizer does not have it.
+/// Returns null where the order is not checked. A library without ThreadSanitizer does not define
+/// it.
 extern "C" __attribute__((visibility("default"), weak)) gshmem::device::order::Checker*
 gshmemi_order_checker(void);
 

@@ -1,19 +1,19 @@
 // Bounds the registers of kernels in relocatable code (-rdc=true, -dc). There ptxas compiles a
-// function without the kernels that call it. The function takes as many registers as it likes,
-// unless a kernel of its unit that calls it has a bound. nvlink then gives every kernel as many
-// registers as the functions that it calls have. With one put a kernel would have 92, with a
-// reduction 148, and a block of 1024 threads could not be launched. Therefore this file defines
-// kernels that are never launched. They call the out-of-line functions, and have a bound.
+// function without the kernels that call it. The function may then take any number of registers,
+// unless a kernel of its unit that calls it has a bound. nvlink gives every kernel as many
+// registers as the functions that it calls take. A kernel with one put would have 92 registers, and
+// one with a reduction 148: a block of 1024 threads could not be launched. Therefore this file
+// defines kernels that are never launched. They call the out-of-line functions, and have a bound.
 // tests/device/registers checks linked code.
 //
 // This file has the kernels for functions of the C API and for those that few programs call; each
 // is instantiated where the function is called. Those of the C++ API are in
 // register_bound_kernels.h.
 //
-// GSHMEM_FIT_REGISTERS=0 leaves them out. It is for units without kernels of their own, since these
-// kernels take 3 seconds to compile, and for builds where nvcc does not optimize (-G, which it
-// detects itself; --Ofast-compile). There functions stay out of line that ptxas cannot limit to a
-// bound.
+// GSHMEM_FIT_REGISTERS=0 omits them. It is for units without kernels of their own, since these
+// kernels take 3 seconds to compile. It is also for builds in which nvcc does not optimize (-G,
+// which this file detects itself; --Ofast-compile). In such builds more functions stay out of line,
+// and ptxas cannot limit them to a bound.
 #pragma once
 
 #ifndef GSHMEM_FIT_REGISTERS
@@ -48,9 +48,9 @@ GSHMEM_FN constexpr bool has_part(const char* text, const char* part) {
   }
   return false;
 }
-/// Registers for a function of the C API, and what it calls: 40 for waits, 48 for most. Copies by
-/// one thread or warp get 64: they have many words on their way (GSHMEM_COPY_DEPTH). Collectives
-/// have GSHMEM_FIT instead: 0.
+/// Returns the registers for a function of the C API and the functions that it calls: 40 for waits,
+/// 48 for most. Copies by one thread or warp get 64, because they keep many words in flight
+/// (GSHMEM_COPY_DEPTH). Collectives get 0: they use GSHMEM_FIT instead.
 GSHMEM_FN constexpr int registers_for(const char* name) {
   for (const char* part : {"_reduce", "scan", "collect", "alltoall", "broadcast"})
     if (has_part(name, part)) return 0;
@@ -59,7 +59,7 @@ GSHMEM_FN constexpr int registers_for(const char* name) {
     if (has_part(name, part)) return 48;
   return has_part(name, "put") || has_part(name, "get") ? 64 : 48;
 }
-/// Calls the function with arguments of which the compiler knows nothing.
+/// Calls the function with arguments whose values the compiler does not know.
 template <auto kFunction, int kRegisters, class Result, class... Arguments>
 static __global__ void __launch_bounds__(kRegisters == 40   ? 768
                                          : kRegisters == 48 ? 640
@@ -72,7 +72,7 @@ static __global__ void __launch_bounds__(kRegisters == 40   ? 768
     *result = kFunction(arguments...);
   }
 }
-/// For device code alone: of a unit whose host code names kernels nvlink keeps only these.
+/// It is for device code alone: if host code of a unit names kernels, nvlink keeps only these.
 template <auto kFunction, int kRegisters, class Result, class... Arguments>
 __device__ inline void fit(Result (*)(Arguments...)) {
   if constexpr (kRegisters != 0)

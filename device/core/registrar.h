@@ -11,12 +11,12 @@ extern "C" {
 /// A unit's CUDA runtime, as collective launches use it. Returned numbers are a cudaError_t, and
 /// structs are CUDA's.
 struct gshmemi_cuda {
-  int (*knows)(const void* func);  ///< 0: a kernel of this runtime
+  int (*knows)(const void* func);  ///< returns 0 if `func` is a kernel of this runtime
   int (*device)(int* device);
   int (*attribute)(int* value, int attribute, int device);
   int (*blocks)(int* blocks, const void* func, int threads, unsigned long shared_bytes);
   int (*launch)(const void* config, const void* func, void** args);
-  const char* (*forget)(int error);  ///< its text; the runtime's last error is none from now on
+  const char* (*forget)(int error);  ///< clears the last error; returns the text of `error`
 };
 /// A translation unit with kernels. New members are only added at its end.
 struct gshmemi_unit {
@@ -37,8 +37,8 @@ __attribute__((visibility("default"))) void gshmemi_unregister_unit(
 
 namespace {
 
-/// It uses a stream of its own: on the default stream it could interfere with a capture by another
-/// thread.
+/// The upload uses its own stream: on the default stream it could interfere with a capture by
+/// another thread.
 int gshmemi_upload_state(const void* state, unsigned long bytes) {
   cudaStream_t stream = nullptr;
   cudaError_t error = cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);

@@ -36,7 +36,7 @@ GSHMEM_FN void wait_ended(const State& state, const char* call, std::uint64_t st
   fault(state, {GSHMEMX_ERROR_TIMEOUT, call, "wait", now_ns() - started, state.timeout_ns, pe});
 }
 
-/// Longer waits are noted.
+/// A wait that is longer than this is recorded for the host.
 inline constexpr std::uint64_t kLongWaitNs = 200'000'000;
 
 /// A word of the program that a thread waits for. `wanted` is the value that `cmp` compares it
@@ -48,7 +48,7 @@ struct AwaitedWord {
   std::uint32_t bytes, is_signed;
 };
 
-/// Returns the value of a word of this PE, extended to 64 bits.
+/// Returns the current value of the word, extended to 64 bits.
 GSHMEM_FN std::uint64_t load_word(const AwaitedWord& word) {
   const unsigned unused = 64 - 8 * word.bytes;
   std::uint64_t value = 0;
@@ -131,15 +131,15 @@ GSHMEM_OUTLINE std::uint64_t wait_check_word(const State& state, const char* cal
     if (started != 0) note_wait(state, call, started, abi::kAnyPe, &word);
     return begin;
   }
-  // Records the last value.
+  // This records the last value of the word.
   if (begin == kWaitTooLong) note_wait(state, call, started, abi::kAnyPe, &word);
   wait_ended(state, call, started, begin);
   return kWaitOver;
 }
 
-/// Calls `done()` until it is true. Returns false when the wait had to end without it. `pe` is the
-/// PE that is waited for, -1 = none in particular. When the wait is long, `good()` is called, which
-/// may end it by false.
+/// Calls `done()` until it is true. Returns false when the wait had to end before that. `pe` is the
+/// PE that is waited for, -1 = none in particular. When the wait is long, it calls `good()`, which
+/// ends the wait by returning false.
 template <class Done, class Good>
 GSHMEM_FN bool spin_until(const State& state, const char* call, const Done& done, int pe,
                           const Good& good) {
@@ -267,11 +267,11 @@ GSHMEM_FN bool test_all(const WaitSet<T>& set) {
   return true;
 }
 
-/// Returns where a search for one of `nelems` elements begins. Each call begins elsewhere:
-/// otherwise an element that is always satisfied would hide others for ever (OpenSHMEM 1.5, section
-/// 9.10: a series of calls must return each satisfied one). The clock decides, spread by 2^32 over
-/// the golden ratio (Knuth, The Art of Computer Programming, section 6.4); a counter would need
-/// memory on GPUs.
+/// Returns where a search for one of `nelems` elements begins. Each call begins at another element.
+/// Otherwise an element that is always satisfied would hide the others for ever (OpenSHMEM 1.5,
+/// section 9.10: a series of calls must return each satisfied one). The position comes from the
+/// clock, multiplied by 2^32 over the golden ratio (Knuth, The Art of Computer Programming, section
+/// 6.4). A counter would need memory on GPUs.
 GSHMEM_FN std::size_t search_start(std::size_t nelems) {
   if (nelems < 2) return 0;
   const std::uint32_t spread = now_cycles() * 0x9e3779b9u;
