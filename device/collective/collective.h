@@ -4,13 +4,14 @@
 // destination: the specification guarantees that every member's `dest` is ready when any member
 // enters. The barrier at the end completes it.
 //
-// A reduction is computed once, in chunks: member i combines chunk i of all sources, in the order
-// of the members, and puts the result to all. So all members get the same bits, and so does a
-// repetition by the same team. If `dest` is `source`, a chunk is read and overwritten by one member
-// alone. In one shot every member combines everything, in the same order. A scan works in the same
-// way: every member receives what was combined when its turn came, or combines it from packets.
-// Data of PEs that are not mapped takes round trips: if `dest` is another array, and large enough,
-// all chunks of one member are first put there.
+// A reduction computes each element once, in chunks: member i combines chunk i of all sources, in
+// the order of the members, and puts the result to all. So all members get the same bits, and so
+// does a repetition by the same team. If `dest` is `source`, one member alone reads and overwrites
+// a chunk. In one shot every member combines everything, in the same order. In a scan, member i
+// combines chunk i one source after the other, and puts each intermediate result to the member
+// whose result it is. A scan by packets combines them at every member. Data of PEs that are not
+// mapped takes round trips. If `dest` is another array than `source`, and large enough, all chunks
+// of one member are first put there.
 #pragma once
 
 #include "combine.h"
@@ -19,17 +20,17 @@
 
 namespace gshmem::device {
 
-/// How a team executes a call.
+/// Algorithms by which a team executes a call.
 enum class Algorithm {
   kPackets,     ///< flags in the data (packets.h)
   kDirect,      ///< data is put to its destination, followed by a barrier
   kLevels,      ///< inside of hosts and between them (hierarchical.h)
   kOneShot,     ///< every member combines everything that it receives, by load and store
   kTwoShots,    ///< member i combines chunk i for all, by load and store
-  kChunks,      ///< as kTwoShots; chunks of members that are not mapped are put to `dest` first
+  kChunks,      ///< kTwoShots, but chunks of members that are not mapped are put to `dest` first
   kWords,       ///< word by word, or by as many words as a scratch slot holds
   kGrid,        ///< by many blocks (grid.h)
-  kGridOneShot  ///< as kGrid: a reduction in one shot, a broadcast by the root alone
+  kGridOneShot  ///< kGrid, but a reduction in one shot, or a broadcast by the root alone
 };
 inline constexpr int kAlgorithms = 9;
 
@@ -45,8 +46,8 @@ GSHMEM_FN Algorithm grid_algorithm_of(const TeamCall& call) {
   return Algorithm::kGrid;
 }
 
-/// Chooses by operation, scope, topology and size. Calls use it, and gshmem-info prints it. All
-/// members choose alike. `element_bytes` is for reductions.
+/// Chooses by operation, scope, topology and size. Calls use this function, and gshmem-info prints
+/// its result. All members make the same choice. `element_bytes` is for reductions.
 template <CallKind kKind, class Coop>
 GSHMEM_FN Algorithm algorithm_of(Coop coop, const TeamCall& call, std::size_t element_bytes = 1) {
   constexpr bool kHasGrid = kKind == CallKind::kAlltoall || kKind == CallKind::kBroadcast ||
@@ -85,9 +86,10 @@ GSHMEM_FN Algorithm algorithm_of(Coop coop, const TeamCall& call, std::size_t el
   return Algorithm::kDirect;
 }
 
-// Operations choose inline, and call nothing after the function that does the work. ptxas adds what
-// is live across calls to the registers of the kernel. And a call of few bytes by a block is 0.3 us
-// faster than with one more call in between (two H100s, alltoall of 8 bytes: 3.4 instead of 3.7).
+// The functions that choose the algorithm are inline, and call nothing after the function that does
+// the work. ptxas adds the registers that are live across calls to those of the kernel. Moreover, a
+// call of few bytes by a block is 0.3 us faster than with one more call in between (two H100s,
+// alltoall of 8 bytes: 3.4 instead of 3.7).
 
 /// Puts part i of the source to member i, to the part of `dest` with this member's number.
 template <class Coop>
@@ -152,8 +154,8 @@ GSHMEM_OUTLINE int alltoalls(Coop coop, const TeamCall& call, Strides strides) {
 }
 
 /// Stores into the team's slot how many bytes the members before this one contribute. It runs on
-/// one thread, in rounds: before round i the sum is that of 2^i members, of which this one is the
-/// last. The sum is put to the member 2^i after this one (Hillis and Steele, "Data parallel
+/// one thread, in rounds. Before round i the sum covers 2^i members, of which this one is the last.
+/// In the round the sum is put to the member 2^i after this one (Hillis and Steele, "Data parallel
 /// algorithms", 1986).
 GSHMEM_OUTLINE bool count_before(const TeamCall& call) {
   const abi::Team& team = *call.team;
@@ -190,7 +192,7 @@ GSHMEM_OUTLINE int collect(Coop coop, const TeamCall& call) {
                        first + call.bytes);
     return GSHMEMX_ERROR_INVALID_VALUE;
   }
-#if defined(GSHMEM_ORDER_ON)  // its memory is known now
+#if defined(GSHMEM_ORDER_ON)  // the memory of the call is known from here on
   TeamCall counted = call;
   counted.dest = to;
   const OrderedCollective<Coop> ordered(coop, counted, call_of(CallKind::kCollect));
@@ -209,8 +211,9 @@ GSHMEM_OUTLINE int reduce_mapped(Coop coop, const TeamCall& call, Reducer reduce
   return sync_call_members(coop, call);
 }
 
-/// Chunks of `words` elements of W, one for each member; `left` elements remain. Every step of a
-/// reduction in chunks has its own object, so that no step keeps registers for another one.
+/// The division into chunks of `words` elements of W, one for each member; `left` elements remain.
+/// Every step of a reduction in chunks has its own object, so that no step keeps registers for
+/// another one.
 template <class W>
 struct Chunks {
   std::size_t words, left;
@@ -234,8 +237,8 @@ GSHMEM_OUTLINE void load_chunks(Coop coop, const TeamCall& call) {
   quiet(coop, *call.state);
 }
 
-/// Combines them with those of the mapped members. The result goes to this member's own chunk of
-/// their `dest`, where no other data arrives.
+/// Combines the chunks that load_chunks got with those of the mapped members. The result goes to
+/// this member's own chunk of their `dest`, where no other data arrives.
 template <class W, class Coop, class Reducer>
 GSHMEM_OUTLINE void combine_chunks(Coop coop, const TeamCall& call, Reducer reducer) {
   const State& state = *call.state;
@@ -275,8 +278,8 @@ GSHMEM_OUTLINE void put_chunks(Coop coop, const TeamCall& call) {
   });
 }
 
-/// Does what reduce_by_words does with the result for all, if some members are not mapped and
-/// `dest` is not `source`.
+/// Reduces, with the result for all, like reduce_by_words. It is for teams in which some members
+/// are not mapped, and for calls whose `dest` is not `source`.
 template <class W, class Coop, class Reducer>
 GSHMEM_OUTLINE int reduce_by_chunks(Coop coop, const TeamCall& call, Reducer reducer) {
   int status = sync_call_members(coop, call);
@@ -296,7 +299,8 @@ GSHMEM_OUTLINE int reduce_by_chunks(Coop coop, const TeamCall& call, Reducer red
   return end_collective(coop, call);
 }
 
-/// A scan; or a reduction whose elements are fetched one by one from members that are not mapped.
+/// Executes a scan, or a reduction that fetches the elements of members that are not mapped one by
+/// one.
 template <Result kResult, class W, class Coop, class Reducer>
 GSHMEM_OUTLINE int combine_by_words(Coop coop, const TeamCall& call, Reducer reducer) {
   const int status = sync_call_members(coop, call);

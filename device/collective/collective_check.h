@@ -1,8 +1,9 @@
-// Checks that the members of a team make the same collective, if arguments are checked. Each member
-// writes a note of its call in its slot. After the call it compares its note with that of the next
-// member, if that one's memory is mapped. Else it puts its note there before the call, and the next
-// member compares. During a long wait a member compares with the mapped one that it waits for.
-// Members whose calls differ would wait until GSHMEM_TIMEOUT, or get a meaningless result.
+// Checks that the members of a team make the same collective call, if arguments are checked. Each
+// member writes a note of its call in its slot. After the call it compares its note with the note
+// of the next member, if the memory of that one is mapped. Otherwise it puts its note there before
+// the call, and the next member compares. During a long wait, a member compares its note with that
+// of the mapped member that it waits for. Without the check, members whose calls differ would wait
+// until GSHMEM_TIMEOUT, or get a meaningless result.
 #pragma once
 
 #include "../pe/check.h"
@@ -19,9 +20,9 @@ GSHMEM_FN std::uint64_t call_of(CallKind kind, ReduceOp op, ElementType type) {
          static_cast<std::uint64_t>(type) << 48;
 }
 
-/// Writes the note of the next call. Its key identifies the call: the numbers of syncs and of
-/// packet calls are the same on all members between two calls. One thread of a group does it,
-/// before the members synchronize.
+/// Writes the note of the next call. Its key identifies the call: between two calls, the numbers of
+/// syncs and of packet calls are the same on all members. One thread of a group writes it, before
+/// the members synchronize.
 GSHMEM_OUTLINE void note_call(const TeamCall& call, std::uint64_t kind, std::uint64_t bytes) {
   abi::SyncSlot* const slot = slot_of(call);
   const std::uint32_t number = slot->noted++;
@@ -30,7 +31,8 @@ GSHMEM_OUTLINE void note_call(const TeamCall& call, std::uint64_t kind, std::uin
   fence_release_system();
   store_relaxed(&note.what, kind);
   store_relaxed(&note.bytes, bytes);
-  // With 0 elements it may be null. That of reducescatter may be the member's own part of source.
+  // With 0 elements `dest` may be null. The `dest` of a reducescatter may differ between members:
+  // it may be the member's own part of `source`.
   const bool has_dest = static_cast<CallKind>(kind >> 32 & 0xff) != CallKind::kReducescatter &&
                         is_symmetric(*call.state, call.dest, 1);
   store_relaxed(&note.dest, has_dest ? as_value(call.dest) - as_value(call.state->heap) : 0);
@@ -58,13 +60,13 @@ GSHMEM_OUTLINE void tell_next(const TeamCall& call) {
            nic::Reuse::kAtQuiet);
 }
 
-/// Returns what `note`, whose key was `key`, says. Its PE may be writing the next one there.
+/// Reads `note`, whose key was `key`. Meanwhile its PE may be writing the next note there.
 GSHMEM_FN abi::CallNote read_note(const abi::CallNote& note, std::uint64_t key) {
   return {key, load_relaxed(&note.what), load_relaxed(&note.bytes), load_relaxed(&note.dest)};
 }
 
 /// Returns false, and reports a fault that names the first difference, if `mine` is another call
-/// than `theirs`, of PE `pe`.
+/// than `theirs`, the note of PE `pe`.
 GSHMEM_OUTLINE bool is_same_call(const TeamCall& call, const abi::CallNote& mine,
                                  const abi::CallNote& theirs, int pe) {
   FaultInfo info{GSHMEMX_ERROR_SYMMETRY, call.name, "team"};
@@ -90,15 +92,16 @@ GSHMEM_OUTLINE bool is_same_call(const TeamCall& call, const abi::CallNote& mine
   return false;
 }
 
-/// Returns false, and reports a fault, if PE `pe`, whose last two notes begin at `first`, is in
-/// another call than this PE's last one. Returns true if no difference was seen.
+/// Compares this PE's last call with the two last notes of PE `pe`, which begin at `first`. Returns
+/// false, and reports a fault, if that PE is in another call. Returns true if no difference was
+/// seen.
 GSHMEM_OUTLINE bool notes_agree(const TeamCall& call, const abi::CallNote* first, int pe) {
   abi::SyncSlot* const slot = slot_of(call);
   const abi::CallNote& mine = slot->notes[(slot->noted - 1) % 2];
   const std::uint64_t key = load_relaxed(&mine.key);
   GSHMEM_NO_UNROLL
   for (const abi::CallNote* at = first; at != first + 2; ++at) {
-#if defined(GSHMEM_ORDER_ON)  // a look at the note of a later call must not order anything
+#if defined(GSHMEM_ORDER_ON)  // reading the note of a later call must not order anything
     if (load_relaxed(&at->key) != key) continue;
 #else
     if (load_acquire(&at->key) != key) continue;
@@ -110,14 +113,14 @@ GSHMEM_OUTLINE bool notes_agree(const TeamCall& call, const abi::CallNote* first
   }
   return true;
 }
-/// Compares with member `i`, if that one is mapped.
+/// Compares with the note of member `i`, if that one is mapped.
 GSHMEM_FN bool members_agree(const TeamCall& call, int i) {
   const int pe = team_pe(*call.team, i);
   if (pe == call.state->my_pe || !is_mapped(*call.state, pe)) return true;
   return notes_agree(call, peer_address(*call.state, slot_of(call)->notes, pe), pe);
 }
-/// Compares after the call with the member before this one, if that one is not mapped. While this
-/// PE was in its call, that member put no other note to the place of this one.
+/// Compares, after the call, with the note that the member before this one has put, if that one is
+/// not mapped. While this PE was in its call, that member put no other note here.
 GSHMEM_FN bool is_told_same(const TeamCall& call) {
   const int pe = team_pe(*call.team, member_before(*call.team));
   if (pe == call.state->my_pe || is_mapped(*call.state, pe)) return true;
@@ -125,8 +128,8 @@ GSHMEM_FN bool is_told_same(const TeamCall& call) {
 }
 
 #if defined(GSHMEM_ORDER_ON)
-/// Tells the order checker of a collective, whose loads and stores do not count then. If its memory
-/// is not known yet, they do.
+/// Tells the order checker about a collective. The checker then ignores loads and stores of the
+/// collective itself. If the memory of the call is not known yet, it does not ignore them.
 template <class Coop>
 class OrderedCollective {
  public:

@@ -12,7 +12,8 @@ GSHMEM_FN bool is_mapped_or_self(const State& state, int pe) {
   return pe == state.my_pe || is_mapped(state, pe);
 }
 
-/// Loads an element of member i, or stores one to it. Out of line, to save registers in the loops.
+/// These functions load an element of member i, or store one to it. They are out of line, to save
+/// registers in the loops.
 template <class W>
 GSHMEM_OUTLINE W load_member_element(const TeamCall& call, const W* source, int i) {
   return g(*call.state, source, team_pe(*call.team, i));
@@ -29,8 +30,8 @@ struct ScanWork {
   W sum;
   int i;
 };
-/// Combines words [first, end) of the arrays of all members, by all threads of the group, one by
-/// one: the method of RemoteWords would take one register too many here.
+/// Combines words [first, end) of the arrays of all members, one by one, by all threads of the
+/// group. RemoteWords would take one register too many here.
 template <Result kResult, class W, class Coop, class Reducer>
 GSHMEM_FN void scan_words(Coop coop, const TeamCall& call, Reducer reducer, std::size_t first,
                           std::size_t end) {
@@ -54,16 +55,17 @@ GSHMEM_FN void scan_words(Coop coop, const TeamCall& call, Reducer reducer, std:
   }
 }
 
-/// A thread's words of a reduction between members of which some are not mapped. It takes as many
-/// in a turn as half of a scratch slot holds, so that one READ fetches a member's words. They are
-/// combined in the other half. It is in memory, to save registers of the functions that it calls.
+/// A thread's words of a reduction in which some members are not mapped. In a turn the thread
+/// combines as many words as half of a scratch slot holds, so that one READ fetches a member's
+/// words. The other half holds the result. The object is in memory, to save registers of the
+/// functions that it calls.
 template <class W>
 struct RemoteWords {
   static constexpr std::size_t kMost = sizeof(abi::ScratchSlot::data) / 2 / sizeof(W);
   const TeamCall* call;
   abi::ScratchSlot* slot;
-  std::size_t at, n;  ///< for this turn
-  /// For all turns: the end, the words per turn, and the distance from turn to turn.
+  std::size_t at, n;  ///< the words of this turn
+  /// The same in all turns: the end, the words per turn, and the distance from turn to turn.
   std::size_t end, each, apart;
   int i;
   GSHMEM_FN W* sum() const { return reinterpret_cast<W*>(slot->data); }
@@ -148,7 +150,7 @@ GSHMEM_OUTLINE void plan_remote_words(Coop coop, RemoteWords<W>& words, const Te
   words.end = end;
   words.apart = width * words.each;
 }
-/// After a failure the slot is not freed: a late READ may still write to it.
+/// Frees the slot, unless the call failed: a late READ may still write to it.
 template <class W>
 GSHMEM_OUTLINE void end_remote_words(const RemoteWords<W>& words) {
   if (load_acquire(&words.call->state->control->stop) == 0) nic::free_scratch(words.slot);
@@ -171,7 +173,7 @@ GSHMEM_OUTLINE void reduce_far_words(Coop coop, const TeamCall& call, Reducer re
   }
   end_remote_words(words);
 }
-/// Calls one of the two. The group must synchronize before the result is used.
+/// Calls scan_words or reduce_far_words. The group must synchronize before the result is used.
 template <Result kResult, class W, class Coop, class Reducer>
 GSHMEM_FN void reduce_words(Coop coop, const TeamCall& call, Reducer reducer, std::size_t first,
                             std::size_t end) {
@@ -183,8 +185,8 @@ GSHMEM_FN void reduce_words(Coop coop, const TeamCall& call, Reducer reducer, st
   sync_lanes(coop);
 }
 
-/// A member's share of `count`: all, or its part of an even division between the members, of which
-/// the first ones have one more if there is a remainder.
+/// A member's share of `count` words: all of them, or its part if the words are divided evenly
+/// between the members. If there is a remainder, the first members have one more.
 struct Share {
   std::size_t first, end;
   GSHMEM_FN Share(Result result, std::size_t count, const abi::Team& team) : first(0), end(count) {
@@ -217,13 +219,14 @@ GSHMEM_FN void reduce_by_words(Coop coop, const TeamCall& call, Reducer reducer)
   reduce_words<kResult, W>(coop, call, reducer, first + rest.first, first + rest.end);
 }
 
-/// The words that a thread takes in rounds: its first one, the end, and the distance from round to
-/// round. All of it is in memory, so that the loads in flight have the registers.
+/// The words that a thread combines in rounds: its first one, the end, and the distance from round
+/// to round. The object is in memory, so that registers remain for the loads in flight.
 struct WordRounds {
   std::size_t at, end, step;
   int members;
-  /// Bytes from this PE's copy of an address to that of the first member, and from a member's to
-  /// the next one's. `each` is 0 where heaps are not mapped in the order of the team.
+  /// Distances in bytes: from this PE's copy of an address to that of the first member, and from a
+  /// member's copy to that of the next one. `each` is 0 where heaps are not mapped in the order of
+  /// the team.
   std::int64_t first, each;
 };
 /// The rounds of a thread if all members map each other. A tile is four words of every lane of a
@@ -235,14 +238,16 @@ inline constexpr int kTileWords = 4;
 template <class Coop>
 inline constexpr int kTileLanes = std::is_same_v<Coop, Thread> ? 1 : 32;
 
-/// Are the members' heaps mapped at one distance, each after that of the member before it?
+/// Are the heaps of the members mapped in the order of the team, with the same distance between
+/// neighbours?
 GSHMEM_FN bool has_even_steps(const TeamCall& call) {
   const abi::Team& team = *call.team;
   return !team.members && is_consecutive(*call.state, team.start) &&
          is_consecutive(*call.state, team.start + (team.n_pes - 1) * team.stride);
 }
 
-/// Lanes of a partial warp have no tiles. It is in memory, to save registers of the caller.
+/// Computes the rounds of a thread. Lanes of a partial warp have no tiles. It is out of line, and
+/// the result in memory, to save registers of the caller.
 template <Result kResult, class W, class Coop>
 GSHMEM_OUTLINE void plan_rounds(Coop coop, const TeamCall& call, MappedRounds& plan) {
   constexpr std::size_t kLane = kTileLanes<Coop>, kTile = kTileWords * kLane;
@@ -273,7 +278,7 @@ GSHMEM_OUTLINE void plan_rounds(Coop coop, const TeamCall& call, MappedRounds& p
   keep_in_memory(plan);
 }
 
-/// Return the copy of word `at` of `array` at a member.
+/// These functions return the copy of word `at` of `array` at a member.
 template <class W>
 GSHMEM_OUTLINE W* member_word_by_table(const TeamCall& call, W* array, std::size_t at, int i) {
   return peer_address(*call.state, array + at, team_pe(*call.team, i));
@@ -283,7 +288,7 @@ GSHMEM_FN W* first_member_word(const TeamCall& call, const WordRounds& rounds, W
   if (rounds.each == 0) return member_word_by_table(call, array, rounds.at, 0);
   return byte_offset(array + rounds.at, rounds.first);
 }
-/// For a member i after the first one. `before` is the copy at the member before it.
+/// Is for a member after the first one. `before` is the copy at the member before it.
 template <class W>
 GSHMEM_FN W* next_member_word(const TeamCall& call, const WordRounds& rounds, W* array, W* before,
                               int i) {
@@ -291,9 +296,9 @@ GSHMEM_FN W* next_member_word(const TeamCall& call, const WordRounds& rounds, W*
   return byte_offset(before, rounds.each);
 }
 
-/// Combines kAtOnce words of every round, with distance kApart, for all or for this member. The
-/// first member's words are loaded before the loop: an array that is only set under a condition
-/// would keep its registers in all of the kernel.
+/// Combines kAtOnce words of every round, which are kApart words from each other, for all members
+/// or for this one. The words of the first member are loaded before the loop. An array that is set
+/// only under a condition would keep its registers in all of the kernel.
 template <Result kResult, int kAtOnce, int kApart, class W, class Reducer>
 GSHMEM_OUTLINE void reduce_rounds(const TeamCall& call, Reducer reducer, WordRounds& rounds) {
   GSHMEM_NO_UNROLL
@@ -329,8 +334,8 @@ GSHMEM_OUTLINE void reduce_rounds(const TeamCall& call, Reducer reducer, WordRou
   }
 }
 
-/// Does what reduce_by_words does with the result for all or for one, if all members map each
-/// other. The group must synchronize before the result is used.
+/// Reduces like reduce_by_words, with the result for all or for one, if all members map each other.
+/// The group must synchronize before the result is used.
 template <Result kResult, class W, class Coop, class Reducer>
 GSHMEM_FN void reduce_in_rounds(Coop coop, const TeamCall& call, Reducer reducer) {
   MappedRounds plan;

@@ -1,8 +1,8 @@
-// Collectives by many blocks of every member, between members that all map each other: the kernels
-// of calls by host threads and on streams. Block b of a member takes the same share of the work
-// as block b of the others, and synchronizes with these alone, by words that no other block uses.
-// So the blocks of one call need not run at the same time: a GPU that has room for only some of
-// them runs the first ones first, and so does every other GPU.
+// Collectives by many blocks of every member, between members that all map each other. They are the
+// kernels of calls by host threads and on streams. Block b of a member does the same share of the
+// work as block b of the others. It synchronizes with these blocks alone, by words that no other
+// block uses. So the blocks of one call need not run at the same time: if only some blocks fit on a
+// GPU, every GPU runs the first ones first.
 //
 // Reductions load the words of all members at once. In one shot every member combines all words. In
 // two shots member i combines chunk i and stores the result to all. Alltoall and fcollect store
@@ -10,9 +10,10 @@
 // root and stores it to all but the root: each link carries the message once.
 //
 // Ordering. A kernel begins when all earlier work of its stream has reached this GPU's memory, from
-// which other members load it; so the flags of the first sync need no fence. Those of the last sync
-// release all stores of the block. Where a block has stored to its own PE alone, the last sync only
-// tells that its loads are complete, and needs no fence: a value that was used has been loaded.
+// which other members load it. So the flags of the first sync need no fence. The flags of the last
+// sync release all stores of the block. If a block has stored to its own PE only, the last sync
+// only says that its loads are complete. It needs no fence, because a value that was used has been
+// loaded.
 #pragma once
 
 #include "reduction.h"
@@ -38,8 +39,8 @@ struct GridPosition {
   std::uint32_t block, blocks;
 };
 
-/// Returns the slot of the team with entry `index`, one of the first kPacketTeams; it is after all
-/// packets.
+/// Returns the slot of the team with entry `index`, one of the first kPacketTeams. The slots are
+/// stored after all packets.
 GSHMEM_FN abi::GridSlot* grid_slots(const State& state) {
   const std::uint32_t teams = state.n_teams < abi::kPacketTeams ? state.n_teams : abi::kPacketTeams;
   return reinterpret_cast<abi::GridSlot*>(state.heap + state.heap_bytes +
@@ -98,9 +99,9 @@ GSHMEM_FN bool sync_blocks(Coop coop, const State& state, const GridCall& call, 
   return !coop.any(!arrived);
 }
 
-/// Calls `work()` between two syncs of the calling block with those of the others; the last sync is
-/// a release if the block has stored to other members. Returns 0, or the code of the PE's first
-/// fault.
+/// Calls `work()` between two syncs of the calling block with the same block of the other members.
+/// The last sync is a release if the block has stored to other members. Returns 0, or the code of
+/// the PE's first fault.
 template <class Coop, class Work>
 GSHMEM_FN int between_syncs(Coop coop, const State& state, const GridCall& call,
                             GridPosition position, Sync last, const Work& work) {
@@ -139,8 +140,8 @@ struct GridChunk {
   }
 };
 
-/// Words of one thread that are in flight at once: word k exists if has(k). A round of kWhole has
-/// all of them.
+/// Words of one thread that are in flight at once: word k exists if has(k). With kWhole all of them
+/// exist.
 template <bool kWhole>
 struct GridRound {
   const GridWords& words;
@@ -179,7 +180,8 @@ GSHMEM_FN void store_round(Round round, const W (&word)[kCount], W* to) {
   }
 }
 
-/// Stores `word` to `count` members, of which this one is the last: to itself, or to all.
+/// Stores `word` to `count` members, the last of which is this one: `count` is 1, or the number of
+/// all members.
 template <class W>
 GSHMEM_FN void store_to_members(const GridCall& call, W* to, W word, int count) {
   GSHMEM_NO_UNROLL
@@ -245,7 +247,7 @@ GSHMEM_FN void combine_wide(const GridCall& call, Word16* dest, const Word16* so
   combine_grid_words<0, 2>(call, dest, source, words, targets, reducer);
 }
 
-/// Do both arrays allow words of 16 bytes?
+/// Are both arrays aligned for words of 16 bytes?
 GSHMEM_FN bool is_wide(const void* dest, const void* source) {
   return ((reinterpret_cast<std::uintptr_t>(dest) | reinterpret_cast<std::uintptr_t>(source)) %
           sizeof(Word16)) == 0;
@@ -281,7 +283,7 @@ GSHMEM_FN int reduce_by_grid(Coop coop, const State& state, const GridCall& call
                        work);
 }
 
-/// Copies `words` from `from`; `store` stores each to all its destinations.
+/// Loads `words` from `from`. `store` stores each of them to all its destinations.
 template <int kCount, class W, class Store>
 GSHMEM_FN void copy_grid_words(const W* from, GridWords words, const Store& store) {
   in_rounds<kCount>(words, [&](auto round) {

@@ -25,8 +25,8 @@ namespace gshmem::device {
 
 /// A team as a table: a row has the members of a domain, a column those with the same number in
 /// their domains. The object has this member's row and column, as teams. It is in memory, like all
-/// that the steps of a call share: a register that is live across the calls of a step is one more
-/// for the kernel.
+/// data that the steps of a call share. A register that is live across the calls of a step would be
+/// one more register for the kernel.
 struct Levels {
   abi::Team inside, across;  ///< only their members, numbers and handle are used
   int inner_stride, outer_stride;
@@ -72,8 +72,8 @@ struct Cut {
   GSHMEM_FN std::size_t most() const { return (each + 2) * unit; }
 };
 
-/// Makes `dest` both source and destination of `call`, at the same symmetric address of all members
-/// of `to`.
+/// Changes `call` to work in place: `dest` becomes both source and destination, at the same
+/// symmetric address on all members of `to`.
 GSHMEM_FN void set_in_place(TeamCall& call, char* dest, std::size_t bytes, const abi::Team& to) {
   call.dest = dest;
   call.source = dest;
@@ -91,7 +91,7 @@ struct FcollectLevels {
     return part(dest, levels.member_of(domain), call.bytes);
   }
 };
-/// Puts the data of domain `work.h` to this member's row.
+/// Puts the part of this member's counterpart in domain `work.h` to this member's row.
 template <class Coop>
 GSHMEM_FN void put_part(Coop coop, FcollectLevels& work) {
   set_in_place(work.call, work.part_of(work.h), work.call.bytes, work.levels.inside);
@@ -151,7 +151,7 @@ GSHMEM_OUTLINE void find_broadcast_levels(BroadcastLevels& work, const TeamCall&
   work.one.my_pe = 0;
   keep_in_memory(work);
 }
-/// For the root: puts chunk `work.l` to that member of its row.
+/// Puts chunk `work.l` from the root to member `work.l` of its row.
 template <class Coop>
 GSHMEM_OUTLINE void put_chunk(Coop coop, BroadcastLevels& work) {
   const std::size_t first = work.cut.at(work.l);
@@ -196,15 +196,15 @@ GSHMEM_OUTLINE bool has_room(const TeamCall& call, std::size_t element_bytes) {
   return (domains - 1) * cut.most() <= inner / 2 * domains * cut.each * cut.unit;
 }
 
-/// A reduction: this member's chunk for its row, and the sub-chunk of that for its column, both to
-/// be combined in `dest`. Sub-chunks of other domains are put to `dest` beside the chunk, on the
-/// side with more chunks: at least half of the others.
+/// A reduction: this member's chunk for its row, and the sub-chunk of that chunk for its column.
+/// Both are combined in `dest`. Sub-chunks of other domains are put to `dest` beside the chunk, on
+/// the side with more chunks, which has at least half of the others.
 struct ReduceLevels {
   Levels levels;
   TeamCall chunk, sub_chunk;
   char* landing;
   std::size_t step;  ///< distance between sub-chunks that have arrived
-  bool wide;         ///< all begin at multiples of 16 bytes
+  bool wide;         ///< all of them begin at multiples of 16 bytes
   /// Returns the sub-chunk of domain `h`.
   GSHMEM_FN char* landed(int h) const {
     const int me = levels.across.my_pe;
@@ -242,8 +242,8 @@ GSHMEM_OUTLINE void load_sub_chunks(Coop coop, const ReduceLevels& work) {
   });
   quiet(coop, *work.chunk.state);
 }
-/// Combines words [first, end) of the sub-chunk, with two words of a domain in flight; results
-/// overwrite them.
+/// Combines words [first, end) of the sub-chunk, with two words of a domain in flight. The results
+/// overwrite the words of this domain.
 template <class W, class Coop, class Reducer>
 GSHMEM_OUTLINE void combine_landed(Coop coop, const ReduceLevels& work, Reducer reducer,
                                    std::size_t first, std::size_t end) {
@@ -280,9 +280,9 @@ GSHMEM_OUTLINE void combine_sub_chunks(Coop coop, const ReduceLevels& work, Redu
     combine_landed<W>(coop, work, reducer, wide * kLanes<W>, work.sub_chunk.bytes / sizeof(W));
 }
 
-/// Runs after this member's chunk of its row is combined: computes the result for all. Every other
-/// chunk of `dest` is finally written by a neighbour, and until then receives sub-chunks of other
-/// domains. If `dest` is `source`, that neighbour has read it before.
+/// Runs after this member's chunk of its row is combined: computes the result for all. A neighbour
+/// finally writes every other chunk of `dest`, which until then receives sub-chunks of other
+/// domains. If `dest` is `source`, that neighbour has read the chunk before.
 template <class W, class Coop, class Reducer>
 GSHMEM_OUTLINE int reduce_across(Coop coop, ReduceLevels& work, Reducer reducer) {
   int status = sync_call_members(coop, work.chunk);

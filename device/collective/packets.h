@@ -1,17 +1,17 @@
 // Collectives of few bytes between members that map each other, with flags in the data. Every
-// member stores its data for others as packets of 8 bytes of data, and waits until each packet that
-// it receives has the flag of this call. This takes one message latency and no sync.
+// member stores its data for others as packets of 8 bytes of data. It waits until each packet that
+// it receives has the flag of this call. A call takes one message latency and no sync.
 //
 // Ordering. A packet is stored and loaded by one access of 16 bytes. Each half is 4 bytes of data
 // and a flag, in an aligned word of 8 bytes, which no access tears: relaxed stores and loads are
 // enough, without a fence. A GPU starts no store before the branch on an earlier load is decided;
 // on the CPU store_flag releases and load_poll acquires.
 //
-// Two buffers are enough, for even and odd numbers of calls. Every member sends packets to every
-// one, itself included. A member that begins call n + 2 has received all packets of call n + 1.
-// Their senders had received those of call n before they sent any of n + 1. So the packets of n
-// have been read when those of n + 2 overwrite them. In a broadcast, members that have no data send
-// a packet without data. Calls of no bytes cannot use packets.
+// Two buffers are enough, one for even and one for odd numbers of calls. Every member sends packets
+// to every member, itself included. A member that begins call n + 2 has received all packets of
+// call n + 1. The senders of these had received those of call n before they sent any of n + 1. So
+// the packets of n have been read when those of n + 2 overwrite them. In a broadcast, members that
+// have no data send a packet without data. Calls of no bytes cannot use packets.
 //
 // A flag has 31 bits of the number of its call. Packets of calls 2^31 earlier may remain where
 // later, shorter calls wrote nothing: before flags repeat, each buffer is cleared (clear_packets).
@@ -21,13 +21,13 @@
 
 namespace gshmem::device {
 
-/// The packets of one call: those from member i begin at i * each, at the same offset in every
+/// The packets of one call. Those from member i begin at i * each, at the same offset in every
 /// heap.
 struct Packets {
   Word16* here;
   std::uint32_t flag, each;  ///< each: number of packets from one member to another
   GSHMEM_FN Word16* of(std::uint32_t member) const { return here + member * std::size_t{each}; }
-  /// Returns the first packet of a part that is sent and awaited.
+  /// Returns the number of the first packet of a part that the group sends and awaits.
   GSHMEM_FN static constexpr std::uint32_t first() { return 0; }
 };
 /// The packets that one of several blocks sends and awaits: `each` of the `all` packets of every
@@ -95,9 +95,9 @@ GSHMEM_FN void store_chunk(char* to, std::uint64_t chunk, std::size_t left) {
 struct PacketIndex {
   std::uint32_t member, packet;
 };
-/// The packets of a thread, in turns, computed without a division: the numbers of a member's
+/// The packets of a thread, in turns. To compute them without a division, the numbers of a member's
 /// packets are padded to a power of two. Lanes of a warp execute all turns of the warp: a lane
-/// without a packet in a turn repeats another one. (Lanes that diverge are slower.)
+/// without a packet in a turn repeats another packet. (Lanes that diverge are slower.)
 class PacketWalk {
  public:
   template <class Coop>
@@ -107,7 +107,7 @@ class PacketWalk {
         width_(static_cast<std::uint32_t>(coop.size())),
         first_(first_of_warp(coop)),
         lane_(static_cast<std::uint32_t>(coop.thread_rank()) - first_) {}
-  /// Has the warp a turn left?
+  /// Does the warp have another turn?
   GSHMEM_FN bool more() const { return first_ <= (last_.member << bits_) + last_.packet; }
   GSHMEM_FN PacketIndex next() {
     const std::uint32_t at = first_ + lane_;
@@ -132,12 +132,13 @@ class PacketWalk {
   std::uint32_t bits_, width_, first_, lane_;
 };
 
-/// How many packets each thread of a group sends, and awaits, at a time. One in a block: its
-/// packets arrive together, and fewer requests are faster. Two use all available registers.
+/// How many packets each thread of a group sends, and awaits, at a time. In a block it is one: the
+/// packets of a block arrive together, and fewer requests are faster. Two packets use all available
+/// registers.
 template <class Coop>
 inline constexpr int kAtOnce = std::is_same_v<Coop, Block> ? 1 : 2;
 
-/// Whether all members receive the same of `source`, or each its part.
+/// Whether all members receive all of `source`, or each member its part.
 enum class Give { kWhole, kParts };
 
 /// kAligned: all data consists of whole words of 4 bytes.
@@ -294,7 +295,7 @@ struct CombinePackets {
     };
     const int n = call.team->n_pes, me = call.team->my_pe;
     const int end = kResult == Result::kInclusive ? me + 1 : kResult == Result::kExclusive ? me : n;
-    // PacketWalk does so, too. With two chunks there are no registers left for that.
+    // PacketWalk repeats packets, too. With two chunks there are no registers left for that.
     constexpr bool kRepeats = kChunks == 1;
     const auto rank = static_cast<std::uint32_t>(coop.thread_rank());
     const std::uint32_t lane = kRepeats ? rank - first_of_warp(coop) : 0;
@@ -334,8 +335,9 @@ struct CombinePackets {
   }
 };
 
-/// Clears the other buffer before call `number`, after which flags of 31 bits repeat there. No
-/// member reads it any more, and no member sends to it before it has received packets of this call.
+/// Clears the other buffer before call `number`, the last one before flags of 31 bits repeat there.
+/// No member reads that buffer any more. No member sends to it before it has received packets of
+/// this call.
 template <class Coop>
 GSHMEM_OUTLINE void clear_packets(Coop coop, const TeamCall& call, std::uint32_t number) {
   Word16* const other = packets_of(call, number + 1);
@@ -354,8 +356,8 @@ using PacketUnit = std::conditional_t<(sizeof(W) < kChunkBytes), std::uint64_t, 
 
 /// Executes the call, of at least one byte and within the limits of the team. Returns 0, or the
 /// code of the PE's first fault, on all threads of the group. `packets_of_call(number)` returns the
-/// packets of the group. `has_read()` is called by one thread when the group has read the number;
-/// true if the number is to be incremented now.
+/// packets of the group. One thread calls `has_read()` when the group has read the number of the
+/// call. It returns true if the number is to be incremented now.
 template <class Coop, class Set, class Send, class Receive, class Read>
 GSHMEM_FN int exchange_packets(Coop coop, const TeamCall& call, const Set& packets_of_call,
                                const Send& send, const Receive& receive, const Read& has_read) {
@@ -367,7 +369,8 @@ GSHMEM_FN int exchange_packets(Coop coop, const TeamCall& call, const Set& packe
   bool arrived = !call.state->nic.queues || may_sync(*call.state);
   if (arrived) send(packets);
   sync_lanes(coop);
-  // All threads have read `source`, so `dest` may be the same. And all have read the number.
+  // All threads have read `source`, so `dest` may be the same array. They have also read the
+  // number.
   coop.sync();
   if (coop.thread_rank() == 0 && has_read()) store_relaxed(last, number);
   arrived = arrived && receive(coop, call, packets);
@@ -390,10 +393,10 @@ GSHMEM_OUTLINE int by_packets(Coop coop, const TeamCall& call, const Receive& re
       receive, [] { return true; });
 }
 
-/// Does what by_packets does, with `blocks` blocks of every member, each with `each` packets of
-/// every part, the last one with the rest. `ticket` is a word of this PE, 0 between calls. The last
-/// block that has read the number of the call increments it. Two buffers are enough, as for one
-/// block: a call begins when all blocks of the one before have ended.
+/// Does what by_packets does, with `blocks` blocks of every member. Each block has `each` packets
+/// of every part, and the last block has the rest. `ticket` is a word of this PE, 0 between calls.
+/// The last block that has read the number of the call increments it. Two buffers are enough, as
+/// for one block: a call begins when all blocks of the previous call have ended.
 template <class Coop, class Send, class Receive>
 GSHMEM_FN int by_packet_slices(Coop coop, const TeamCall& call, std::uint32_t block,
                                std::uint32_t blocks, std::uint32_t each, std::uint32_t* ticket,

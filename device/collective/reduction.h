@@ -17,16 +17,16 @@ template <class T>
 inline constexpr bool kIsComplex =
     std::is_same_v<T, gshmem_complexf_t> || std::is_same_v<T, gshmem_complexd_t>;
 
-/// The element type of the library that stands for T: a complex number of C, C++ or a class of that
-/// shape is reduced as the library's own.
+/// The element type of the library that stands for T. A complex number of C, of C++ or of a class
+/// with the same layout is reduced as the library's own complex type.
 template <class T>
 using Reduced = std::conditional_t<
     gshmem::detail::IsComplexOf<T, float>::value, gshmem_complexf_t,
     std::conditional_t<gshmem::detail::IsComplexOf<T, double>::value, gshmem_complexd_t, T>>;
 
-/// Sums and products of integers wrap. If one operand is NaN, a minimum or maximum is that or the
-/// other operand. Maxloc takes the pair with the larger x; of pairs with equal x that with the
-/// smaller y.
+/// Combines two elements. Sums and products of integers wrap. If one operand is NaN, a minimum or
+/// maximum is one of the two operands. Maxloc returns the pair with the larger x, and of pairs with
+/// equal x the one with the smaller y.
 template <ReduceOp kOp, class T>
 GSHMEM_FN T reduce_two(T a, T b) {
   if constexpr (kIsNarrow<T>) {

@@ -7,7 +7,7 @@
 
 namespace gshmem::device {
 
-/// Calls `work(i, pe)` for all members; each member begins with another one. The counter is in
+/// Calls `work(i, pe)` for all members. Each member begins with a different one. The counter is in
 /// memory, to save registers for `work`.
 template <class Work>
 GSHMEM_FN void for_members(const abi::Team& team, const Work& work) {
@@ -26,14 +26,14 @@ GSHMEM_FN const char* part(const void* array, int i, std::size_t bytes) {
   return static_cast<const char*>(array) + i * static_cast<std::ptrdiff_t>(bytes);
 }
 
-/// Many blocks of one kernel, by which host threads and streams make calls: it stands in for a
+/// Many blocks of one kernel, by which host threads and streams make calls. The type replaces a
 /// group when an algorithm is chosen.
 struct ManyBlocks {
   GSHMEM_FN int size() const { return 0; }
 };
 
 /// The arguments of all collectives: arrays in the heap, and the bytes that one member puts to
-/// another. It is in memory, to save registers of the caller.
+/// another. The object is in memory, to save registers of the caller.
 struct TeamCall {
   const State* state;
   const char* name;
@@ -42,9 +42,10 @@ struct TeamCall {
   const void* source;  ///< if it has several parts: this member's own part
   std::size_t bytes;
   GSHMEM_FN std::uint32_t limit(abi::Limit of) const { return team->limits[static_cast<int>(of)]; }
-  /// All members choose alike: they have the same team, operation, bytes and scope.
+  /// Is the call within a limit? All members get the same result: they have the same team,
+  /// operation, bytes and scope.
   GSHMEM_FN bool within(abi::Limit of) const { return bytes != 0 && bytes <= limit(of); }
-  /// Is the call hierarchical? For a team in two levels.
+  /// Is the call executed in two levels (hierarchical.h)? Only a team in two levels can do so.
   GSHMEM_FN bool goes_in_levels() const {
     return team->inner != 0 && bytes != 0 && bytes >= limit(abi::Limit::kTwoLevels);
   }
@@ -88,7 +89,7 @@ GSHMEM_FN Coop lean_group(Coop coop) {
   return coop;
 }
 
-/// A put, which is skipped if it has no bytes or its target is its source.
+/// Makes a put, unless it has no bytes or its target is its source.
 template <class Coop>
 GSHMEM_FN void put_to(Coop coop, const TeamCall& call, void* dest, const void* source,
                       std::size_t bytes, int pe) {

@@ -1,7 +1,7 @@
-// Tiles: rows of elements with strides on both sides, copied to or from a PE, combined over a team,
-// or put to all its members. The names are NVSHMEM's (gshmem/tile.hpp). For mapped PEs all threads
-// of the group load and store, with several words in flight each. For others it puts a row at a
-// time, or an element if rows have gaps. Words are as wide as all rows of both sides allow.
+// Tiles: rows of elements with strides on both sides. A tile is copied to or from a PE, combined
+// over a team, or put to all its members. The names are NVSHMEM's (gshmem/tile.hpp). For mapped PEs
+// all threads of the group load and store, with several words in flight each. For other PEs a put
+// moves a row, or an element if rows have gaps. Words are as wide as all rows of both sides allow.
 #pragma once
 
 #include <gshmem/tensor.hpp>
@@ -31,9 +31,9 @@ struct Tile {
   }
 };
 
-/// The words of `unit` bytes of a tile that one thread takes, row by row: the others of its group
-/// take those between. A tile that is not dense has a word for each element. Numbers have 32 bits,
-/// to save registers in the loops.
+/// The words of `unit` bytes of a tile that one thread takes, row by row. The other threads of its
+/// group take the words between them. A tile that is not dense has a word for each element. Numbers
+/// have 32 bits, to save registers in the loops.
 class TileWalk {
  public:
   template <class Coop>
@@ -120,7 +120,8 @@ GSHMEM_OUTLINE void copy_tile(Coop coop, const Tile& tile) {
     copy_element<kSource>(walk.of(tile.dst), walk.of(tile.src), tile.size);
 }
 
-/// A put or get that is complete at quiet; it is in memory, to save registers of the caller.
+/// A put or get that is complete at quiet. The object is in memory, to save registers of the
+/// caller.
 struct TileMove {
   const State* state;
   Tile tile;
@@ -169,8 +170,8 @@ struct TileCall {
     kAll,   ///< this member combines everything
     kShare  ///< each member combines its share
   } part;
-  bool for_all;  ///< the result goes to all members, otherwise to this one
-  bool ends;     ///< the result has arrived on return
+  bool for_all;  ///< the result goes to all members; otherwise to this one
+  bool ends;     ///< the result has arrived when the call returns
   GSHMEM_FN TeamCall team_call() const { return {state, name, team, nullptr, nullptr, 0}; }
 };
 
@@ -224,14 +225,14 @@ GSHMEM_OUTLINE void combine_tile_words(Coop coop, const TileCall& call, Reducer 
   }
 }
 
-/// Synchronizes; then the stores of members to each other are visible.
+/// Synchronizes. Afterwards the stores of members to each other are visible.
 template <class Coop>
 GSHMEM_OUTLINE int end_tiles(Coop coop, const TileCall& call) {
   return end_collective(coop, call.team_call());
 }
 
 /// Combines the tiles of all members, with elements of kSize bytes, in the order of the members. It
-/// comes after a sync, because all members must have written theirs.
+/// begins with a sync, because all members must have written their tiles.
 template <std::size_t kSize, class Coop, class Reducer>
 GSHMEM_OUTLINE int reduce_tile(Coop coop, const TileCall& call, Reducer reducer) {
   TeamCall team = call.team_call();
