@@ -92,7 +92,7 @@ std::int32_t ContextTable::open(const char* call, ContextUse use, Queues& queues
   }
   const auto at = static_cast<std::uint32_t>(found - slots_.begin());
   State state = own_;
-  GSHMEM_ORDER(state = make_state(base_.nic);)  // it tells contexts apart by their states
+  GSHMEM_ORDER(state = make_state(base_.nic);)  // the checker identifies contexts by their states
   found->queues = kOwn;
   if (!queues.empty()) {
     found->queues = queues.back();

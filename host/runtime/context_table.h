@@ -1,7 +1,7 @@
 // The contexts and queue handles of a PE: which are open, which queues they have, and the data that
 // device code finds by a handle (device/pe/context.h). States are made together with queues and
-// never change; opening a context only enters one. Invariant: entries that were ever used come
-// first.
+// never change. To open a context, the table only stores its state in an entry. Invariant: entries
+// that were ever used come first.
 #pragma once
 
 #include <gshmem/abi/state.h>
@@ -31,9 +31,10 @@ class ContextTable {
   explicit ContextTable(DeviceMemory memory);
   ContextTable(const ContextTable&) = delete;
 
-  /// Enters the tables into the PE's state.
+  /// Stores the addresses of the tables in the PE's state.
   void enter(abi::DeviceState& state) const;
-  /// `state` is complete: contexts are copies of it with other queues.
+  /// Begins to make contexts, which are copies of `state` with other queues. `state` must be
+  /// complete.
   void start(const abi::DeviceState& state);
 
   // Queues for contexts. Those of closed contexts are reused.
@@ -53,7 +54,7 @@ class ContextTable {
   [[nodiscard]] const abi::DeviceState* find(std::int32_t handle) const;
   /// Returns GSHMEM_TEAM_INVALID when `handle` is not open.
   [[nodiscard]] gshmem_team_t team_of(std::int32_t handle) const;
-  /// The context is no longer used, and its queues are quiet.
+  /// Closes a context that is no longer used, and whose queues are quiet.
   void close(std::int32_t handle);
   [[nodiscard]] std::vector<std::int32_t> open_handles() const;
 

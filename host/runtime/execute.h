@@ -1,5 +1,5 @@
-// Executes one call record (device/core/call_record.h) by the calling group. It is the service
-// kernel's only function, and is used in CPU mode when a host thread stands in for a stream.
+// Executes one call record (device/core/call_record.h) by the calling group. It is the only
+// function of the service kernel. In CPU mode a host thread calls it in place of a stream.
 // Invariant: everything that HostOps and streams can request is one case here, and no other device
 // code reads records.
 #pragma once

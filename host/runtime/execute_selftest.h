@@ -17,10 +17,11 @@ GSHMEM_FN constexpr std::uint64_t late_word(bool by_get, std::uint64_t round, st
   return std::uint64_t{1} << 63 | std::uint64_t{by_get} << 62 | word << 32 | round;
 }
 
-/// Tests ordering in `operand` rounds. A round puts a payload of `bytes` from `source` to `dest` of
-/// PE `pe`, which is this PE, sets `signal` after it, and then gets it back to after `dest`. It
-/// checks that data has arrived when that is announced. Words have the value of their round,
-/// counted from `cond`. Returns 0 if all did, or when a fault has ended it.
+/// Tests ordering in `operand` rounds, with PE `pe`, which is this PE. A round puts a payload of
+/// `bytes` from `source` to `dest`, sets `signal` after it, and then gets the payload back to the
+/// bytes after `dest`. When the signal or the end of the get announces data, it checks that the
+/// data has arrived. In each round all words have one value, which is counted from `cond`. Returns
+/// 0 if all data had arrived, or if a fault has ended the test.
 GSHMEM_OUTLINE std::uint64_t execute_order(const State& state, const char* name, const Call& call) {
   const std::uint64_t words = call.bytes / sizeof(std::uint64_t);
   auto* const source = static_cast<std::uint64_t*>(const_cast<void*>(call.source));
@@ -44,8 +45,8 @@ GSHMEM_OUTLINE std::uint64_t execute_order(const State& state, const char* name,
 }
 
 /// Posts a NOP without the usual protocol on the first queue, which must not be in use, and rings
-/// by one store to its register: without the doorbell record, which follows when the NIC has seen
-/// it, or after the record (`operand` 1).
+/// by one store to its register. The doorbell record is stored later, when the NIC has seen the
+/// NOP, or before the doorbell (`operand` 1).
 GSHMEM_OUTLINE std::uint64_t execute_nop(const State& state, const char* name, const Call& call) {
   const bool record_first = call.operand != 0;
   const std::uint32_t traits = state.nic.traits;
@@ -103,8 +104,8 @@ GSHMEM_OUTLINE std::uint64_t execute_timed(const State& state, const Call& call)
 struct BlockPart {
   std::uint64_t at, bytes;
 };
-/// Returns which of `bytes` block `number` of `blocks` moves: whole units of 16. The last parts may
-/// be shorter, or empty.
+/// Returns the part of `bytes` that block `number` of `blocks` moves: whole units of 16. The last
+/// parts may be shorter, or empty.
 GSHMEM_FN constexpr BlockPart part_of_block(std::uint64_t bytes, std::uint32_t number,
                                             std::uint32_t blocks) {
   const std::uint64_t each = ((bytes + blocks - 1) / blocks + 15) / 16 * 16;

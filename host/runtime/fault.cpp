@@ -14,14 +14,16 @@
 namespace gshmem {
 namespace {
 
-/// A thread that ended before it published its record holds up nobody for longer.
+/// How long to wait for a record that is being written: the thread that writes it may have been
+/// killed.
 constexpr double kWritingSeconds = 1;
 
-/// Returns the collective that a note means (call_of in device/collective/collective_check.h).
+/// Returns the name of the collective that a note encodes (call_of in
+/// device/collective/collective_check.h).
 std::string collective_of(std::uint64_t note) {
   using device::CallKind;
   constexpr auto kFirst = static_cast<std::uint64_t>(CallKind::kAlltoall);
-  // In the order of the enumerators.
+  // The names are in the order of the enumerators.
   static constexpr const char* kNames[] = {"alltoall",      "broadcast", "fcollect",
                                            "collect",       "alltoalls", "reduce",
                                            "reducescatter", "inscan",    "exscan"};
@@ -34,7 +36,7 @@ std::string collective_of(std::uint64_t note) {
   if (kind - kFirst >= std::size(kNames) || op >= std::size(kOps) || type >= std::size(kTypes))
     return "another collective";
   const char* const name = kNames[kind - kFirst];
-  if (kind < static_cast<std::uint64_t>(CallKind::kReduce)) return name;  // no operator, no type
+  if (kind < static_cast<std::uint64_t>(CallKind::kReduce)) return name;  // it has neither
   return strprintf("%s_%s of %s", kOps[op], name, kTypes[type]);
 }
 

@@ -11,7 +11,7 @@
 namespace gshmem {
 namespace {
 
-/// How long a PE whose request was refused has to report that itself.
+/// How long to wait until a PE that has refused a request reports the fault itself.
 constexpr double kPeerReportSeconds = 2;
 
 }  // namespace
@@ -57,7 +57,7 @@ void Faults::poll_record(bool on_gpu) noexcept {
   }
   log_once();
   if (ends_job()) return;
-  // The peer knows more. But its thread may not be running.
+  // The peer knows more about the fault. But its thread may not be running.
   if (known == KnownTo::kByPeer && !peer_reports_) peer_reports_.emplace(kPeerReportSeconds);
   if (!peer_reports_ || peer_reports_->passed()) notify_peers();
 }

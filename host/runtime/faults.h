@@ -1,7 +1,7 @@
-// The faults that a PE knows of: its own and those that other PEs report. It records the first,
+// The faults that a PE knows of: its own and those that other PEs report. It records the first one,
 // logs it, notifies the other PEs, and ends the job if GSHMEM_FAULT says so. Included by Pe.
-// Invariant: a wait ends for a fault when it is recorded, and the others receive a cause before
-// this process ends for it.
+// Invariants: a fault ends waits only after it is recorded. The other PEs receive the cause before
+// this process ends because of it.
 #pragma once
 
 #include <gshmem/abi/state.h>
@@ -28,14 +28,15 @@ class Faults {
       : state_(state), boot_(boot), text_(std::move(text)) {}
   /// Sets the control plane, by which the other PEs are notified.
   void set_plane(control::Plane& plane) { plane_ = &plane; }
-  /// The job has a network path, so a barrier promises what a stopped PE cannot guarantee. Such a
-  /// PE reports once that it is stopped, and takes part in no more collectives.
+  /// Says that the job has a network path. Then a barrier promises more than a stopped PE can
+  /// guarantee. So a stopped PE reports once that it is stopped, and takes part in no more
+  /// collectives.
   void set_network_path() { nic_path_ = true; }
-  /// This PE is in finalize: other PEs may leave, and no fault ends the job.
+  /// Says that this PE is in finalize: other PEs may leave, and no fault ends the job.
   void leave() { leaving_.store(true, std::memory_order_release); }
 
-  /// Which PEs already know about a fault. kHere: only this PE. kByPeer: also PE `pe`, whose NIC
-  /// reports it. kByAll: all PEs.
+  /// Who already knows about a fault. kHere: only this PE. kByPeer: also PE `pe`, whose NIC reports
+  /// it. kByAll: all PEs.
   enum class KnownTo { kHere, kByPeer, kByAll };
   /// Records a fault that the host found, about PE `pe` (-1 = none); ends the job with
   /// GSHMEM_FAULT=abort.

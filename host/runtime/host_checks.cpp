@@ -18,7 +18,7 @@ void HostChecks::report_no_team(const char* call, const char* argument) noexcept
   GSHMEM_LOG_LIMITED(LogLevel::kWarn, "%s", no_team_text(call, argument).c_str());
 }
 
-/// The state may be another PE's, whose heap is not known.
+/// The state may be that of another PE, whose heap is not known here.
 bool HostChecks::is_one_allocation(const abi::DeviceState& state, const char* call,
                                    const char* argument, const void* p,
                                    std::size_t bytes) noexcept {

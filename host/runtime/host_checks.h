@@ -16,7 +16,7 @@ class Pe;
 class HostChecks final : public device::HostChecks {
  public:
   explicit HostChecks(Pe& pe) : pe_(pe) {}
-  /// From now on allocations are looked at (GSHMEM_CHECK).
+  /// Enables the checks of allocations (GSHMEM_CHECK).
   void check_allocations() noexcept { allocations_ = true; }
 
   void report_no_team(const char* call, const char* argument) noexcept override;

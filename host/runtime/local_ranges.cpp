@@ -47,8 +47,9 @@ void LocalRanges::add(const char* call, const void* addr, std::size_t bytes) {
   write_bounds();
 }
 
-/// The end is stored last: a thread that finds the range finds all of it. One that sees the new
-/// begin sees that the old end is gone. Pairs with device::local_range.
+/// Stores a range. The end is stored last: a thread that finds the new end finds the rest of the
+/// range, too. A thread that sees the new begin also sees that the old end is gone. Pairs with
+/// device::local_range.
 void LocalRanges::publish(const char* call, Range& range, std::size_t bytes) {
   abi::LocalRange* const row =
       std::find_if(rows_, rows_ + abi::kMaxLocal, [](const auto& each) { return each.end == 0; });

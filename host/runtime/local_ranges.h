@@ -34,12 +34,13 @@ class LocalRanges {
   /// DeviceState::local.
   const abi::LocalTable* open(Nics nics, void* memory, ContextTable::DeviceMemory kernels);
 
-  /// Registers memory whose end does not wrap around. A range that is registered is registered
-  /// anew, since other memory may have taken its place. That a NIC refuses memory, or that all rows
-  /// are in use, is logged and no error. Errors: GSHMEMX_ERROR_INVALID_VALUE if a part of it is
+  /// Registers memory whose end does not wrap around. A range that is registered already is
+  /// registered again, since other memory may now have its addresses. If a NIC refuses memory, or
+  /// if all rows are in use, this is logged and is not an error. Errors:
+  /// GSHMEMX_ERROR_INVALID_VALUE if it overlaps another range.
   /// registered.
   void add(const char* call, const void* addr, std::size_t bytes);
-  /// Returns false if none begins there.
+  /// Returns false if no range begins there.
   [[nodiscard]] bool remove(const void* addr);
   void clear();
 

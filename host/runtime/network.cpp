@@ -21,7 +21,8 @@ std::size_t host_page() { return static_cast<std::size_t>(::sysconf(_SC_PAGESIZE
 
 }  // namespace
 
-/// Pages that are never written take no memory, so neither does an unused queue.
+/// Returns zeroed pages. Pages that are never written take no memory, so an unused queue takes
+/// none.
 void* Network::host_pages(std::size_t bytes) {
   void* const pages = ::mmap(nullptr, std::max<std::size_t>(bytes, 1), PROT_READ | PROT_WRITE,
                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -109,7 +110,7 @@ bool Network::open_nics(const nic::Region& heap, bool for_atomics_only, const ch
   return !nics_.empty();
 }
 
-/// Do waits end with a DUMP (abi::kNicInboundTrails)?
+/// Must waits end with a DUMP (abi::kNicInboundTrails)?
 bool Network::inbound_trails() const {
   // For tests in CPU mode: the memory of this PE is like that of a GPU that keeps no order.
   if (!gpu_ && env_lookup("GSHMEM_TEST_INBOUND_TRAILS") != nullptr) return true;
@@ -125,9 +126,9 @@ std::string Network::try_queues() {
   probe.nic = queues_->view();
   probe.control = control;
   probe.fault_policy = abi::FaultPolicy::kReport;
-  // A NIC takes microseconds. A consumer that runs on this host's cores may have to wait for one.
-  // It may also have one thread that polls the queues of all PEs in turn, while others still create
-  // theirs.
+  // A NIC takes microseconds. A consumer that runs on this host's cores may have to wait for a
+  // core. It may also have one thread that polls the queues of all PEs in turn, while other PEs are
+  // still creating their queues.
   const bool card = std::string_view(nics_.name()) == "mlx5" && config_.nic != NicKind::kSoft;
   double limit = card ? 1 : 5 + 1e-3 * state_.n_pes * probe.nic.count;
   if (config_.timeout > 0) limit = std::min(limit, config_.timeout);
@@ -227,7 +228,8 @@ void Network::register_memory(std::uint64_t offset, std::size_t bytes) {
   queues_->keys().add(region_at(offset, bytes));
 }
 
-/// Local memory may be before the heap: the result wraps around, as in device code.
+/// Returns an offset from the heap. For local memory before the heap it wraps around, as in device
+/// code.
 std::uint64_t Network::offset_of(const void* addr) const {
   return reinterpret_cast<std::uintptr_t>(addr) - reinterpret_cast<std::uintptr_t>(state_.heap);
 }

@@ -26,7 +26,7 @@ namespace gshmem {
 
 class Network {
  public:
-  /// It reaches no PE yet. All arguments outlive this object.
+  /// The object reaches no PE before open(). All arguments outlive it.
   Network(const Config& config, abi::DeviceState& state, Faults& faults)
       : config_(config), state_(state), faults_(faults) {}
 
@@ -40,7 +40,8 @@ class Network {
   /// Collective, with heaps mapped: opens the path to the PEs that are not mapped, if there are
   /// any. Errors: those of Nic, GSHMEMX_ERROR_NIC when a queue does not process entries.
   void open(const Outside& outside);
-  /// Another PE requests a queue. Called on the plane's thread, at any time.
+  /// Accepts the request of PE `from` to connect a queue. Called on the plane's thread, at any
+  /// time.
   void take(int from, net::ByteView message);
   /// After this no requests are sent to other PEs; messages that arrive later are ignored.
   void stop_first_use() noexcept;
@@ -48,7 +49,7 @@ class Network {
 
   /// Null: all PEs of the job are mapped.
   [[nodiscard]] nic::QueueSet* queues() noexcept { return queues_.get(); }
-  /// Does some PE of the job need it? Any thread, at any time.
+  /// Does some PE of the job need the network path? Threads: any, at any time.
   [[nodiscard]] bool in_use() const noexcept { return in_use_.load(std::memory_order_relaxed); }
   // For memory of the program, which this PE has mapped at `offset` from its heap. Nothing happens
   // if all PEs are mapped.

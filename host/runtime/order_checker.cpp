@@ -1,9 +1,9 @@
-// The order checker: every pending operation is a fiber of ThreadSanitizer. It is ordered after its
-// issue and before what the specification orders it before, and nothing else. So a missing fence,
-// quiet or wait is a data race, which ThreadSanitizer reports with both places. Operations are also
-// carried out as late and in any order that the specification allows, by GSHMEM_CHECK_SEED.
-// This file is not instrumented: its own accesses must neither be races nor order anything. So it
-// has no mutex, and copies by loops.
+// The order checker: every pending operation is a fiber of ThreadSanitizer. The fiber is ordered
+// after the issue of the operation, and before the calls that the specification orders after it.
+// Nothing else orders it. So a missing fence, quiet or wait is a data race, which ThreadSanitizer
+// reports with both accesses. The checker also executes operations as late, and in any order, as
+// the specification allows, by GSHMEM_CHECK_SEED. This file is not instrumented: its own accesses
+// must neither be races nor order anything. So it has no mutex, and copies by loops.
 #include "host/runtime/order_checker.h"
 
 #include "host/runtime/order_collectives.h"
@@ -30,11 +30,12 @@ using tsan::name_of;
 using tsan::note_reading;
 using tsan::SpinLock;
 
-/// ThreadSanitizer has some 8,000 threads and fibers. Operations that share one are ordered.
+/// ThreadSanitizer supports some 8,000 threads and fibers. Operations that share a fiber are
+/// ordered.
 constexpr unsigned kMostFibers = 16, kMostFibersOfAll = 2048;
-/// Operations of a context that are carried out later; more are not.
+/// The maximum number of delayed operations of a context.
 constexpr unsigned kMostLate = 32;
-/// Each word of a small put may be one that is waited for (device/pe/copy.h).
+/// Threads may wait for each word of a put of up to this size (device/pe/copy.h).
 constexpr std::size_t kMostFlagBytes = 64;
 
 struct Op {
@@ -43,25 +44,25 @@ struct Op {
   enum Kind { kPut, kGet, kLand, kUpdate } kind;
   Transfer transfer;
   Update update;
-  std::uint64_t epoch;  ///< 0 of what a fence does not order
-  char* buffer;         ///< the source of a blocking put, which may change
+  std::uint64_t epoch;  ///< 0: fences do not order the operation
+  char* buffer;         ///< a copy of the source of a put whose source may change
   std::size_t room;
-  void* frames[kFrames];  ///< of the thread that issued it
+  void* frames[kFrames];  ///< call stack of the thread that issued it
   int n_frames;
 };
 
-/// Operations of a context to a PE: those before and after a fence have different epochs. Each
-/// epoch releases the one of two tags that the next one acquires. So every epoch but the last one
-/// has an operation, or the chain would break. A fence orders no gets.
+/// The operations of a context to a PE. Operations before and after a fence have different epochs.
+/// An epoch releases one of the two tags, and the next epoch acquires it. This chain would break at
+/// an epoch without operations, so only the last epoch may have none. A fence does not order gets.
 struct Target {
   std::uint64_t tags[2], gets, epoch;
-  bool dirty;       ///< something was issued since the last quiet
-  bool in_epoch;    ///< and something that fences order, since the last one
-  struct Site* by;  ///< of that fence, while nothing has come after it
+  bool dirty;       ///< an operation was issued since the last quiet
+  bool in_epoch;    ///< an operation that fences order was issued since the last fence
+  struct Site* by;  ///< the caller of that fence; null after the next operation
 };
 
-/// A place that calls fence or quiet. A fence orders something when an operation to a PE comes
-/// before it and another one after it, a quiet when something is pending.
+/// A place in the program that calls fence or quiet. A fence orders something if there are
+/// operations to one PE before it and after it. A quiet does if an operation is pending.
 struct Site {
   void* frames[kFrames];
   int n_frames;
@@ -72,14 +73,14 @@ constexpr unsigned kMostSites = 256;
 
 struct Context {
   Context* next;
-  const void* key;   ///< null: of a PE that has ended
-  const char* heap;  ///< the PE's
+  const void* key;   ///< null: its PE has ended
+  const char* heap;  ///< heap of the PE
   Target* targets;
   int n_targets;
-  Op* late;  ///< in the order of issue
+  Op* late;  ///< delayed operations, in the order of issue
   unsigned n_late;
   void* fibers[kMostFibers];
-  unsigned n_fibers, n_free;  ///< the free ones come first
+  unsigned n_fibers, n_free;  ///< the free fibers come first
 };
 
 template <class W>
@@ -89,8 +90,8 @@ void copy_words(char* to, const char* from, std::size_t bytes) {
     __atomic_store_n(reinterpret_cast<W*>(to + at), word, __ATOMIC_RELEASE);
   }
 }
-/// In the largest words that both addresses and the size allow: those that are waited for arrive
-/// whole.
+/// Copies by the largest words that both addresses and the size allow, so that words for which
+/// threads wait are not torn.
 void copy(char* to, const char* from, std::size_t bytes) {
   const std::uintptr_t all =
       reinterpret_cast<std::uintptr_t>(to) | reinterpret_cast<std::uintptr_t>(from) | bytes;
@@ -107,7 +108,7 @@ char* dest_at(const Transfer& t, std::size_t i) {
   return t.dest + static_cast<std::ptrdiff_t>(i) * t.dest_stride;
 }
 
-/// Who waits for a word that this write changes is ordered after the writer.
+/// Orders a thread that waits for a word of this write after the writer.
 void release_words(char* at, std::size_t bytes) {
   const std::uintptr_t place = reinterpret_cast<std::uintptr_t>(at) | bytes;
   const std::size_t step = place % 4 == 0 ? 4 : 2;
@@ -115,7 +116,8 @@ void release_words(char* at, std::size_t bytes) {
   for (std::size_t i = 0; i < bytes; i += step) __tsan_release(at + i);
 }
 
-/// Atomic towards other atomics. It releases what comes before it, and acquires nothing.
+/// Executes an atomic, which is atomic to other atomics. It releases what comes before it, and
+/// acquires nothing.
 void carry_out(const Update& u) {
   if (u.op != AmoOp::kSet) __tsan_release(u.word);
 #define GSHMEM_UPDATE(BITS)                                                     \
@@ -162,8 +164,9 @@ class FiberChecker final : public device::order::Checker {
   FiberChecker(std::uint64_t seed, bool names_fences)
       : random_(seed), names_fences_(names_fences) {}
 
-  /// Each place whose fences or quiets have ordered nothing, as a race that gshmem-check knows by
-  /// the names of its threads: so ThreadSanitizer finds the names of the place.
+  /// Reports each place whose fences or quiets have ordered nothing. It makes a race with special
+  /// thread names, which gshmem-check recognizes. So ThreadSanitizer finds file and line of the
+  /// place.
   void name_fences() {
     for (unsigned i = 0; i < n_sites_; ++i) {
       const Site& site = sites_[i];
@@ -242,7 +245,7 @@ class FiberChecker final : public device::order::Checker {
     collectives_.finish(state);
   }
 
-  /// A fence before it also orders it.
+  /// A fence before the atomic orders it, too.
   void before_fetch(const DeviceState& state, int pe) override {
     help();
     const Locked locked(lock_);
@@ -290,7 +293,8 @@ class FiberChecker final : public device::order::Checker {
   std::uint64_t draw() { return mixed(random_ += 0x9e3779b97f4a7c15u); }
   unsigned draw(unsigned below) { return static_cast<unsigned>(draw() % below); }
 
-  /// The state itself of one that a handle is for, else the heap: programs may copy their PE's.
+  /// Identifies a context. A state to which a handle refers is identified by its address. Any other
+  /// state is identified by its heap, because programs may copy the state of their PE.
   static const void* key_of(const DeviceState& state) {
     const abi::ContextEntry* const entries = state.host_contexts;
     for (std::uint32_t i = 0; entries && i < abi::kMaxContexts; ++i) {
@@ -323,7 +327,8 @@ class FiberChecker final : public device::order::Checker {
 
   void* take_fiber(Context& context, const DeviceState& state) {
     if (context.n_free > 0) {
-      // It goes to the end of the free ones, which becomes the begin of the others.
+      // The position after the free fibers is the first position of those in use: the fiber stays
+      // there.
       return context.fibers[--context.n_free];
     }
     if (context.n_fibers == kMostFibers || (context.n_fibers > 0 && n_fibers_ >= kMostFibersOfAll))
@@ -362,7 +367,7 @@ class FiberChecker final : public device::order::Checker {
     if (transfer.blocking) fill(*op);
     op->fiber = take_fiber(context, *transfer.state);
     void* const here = __tsan_get_current_fiber();
-    __tsan_switch_to_fiber(op->fiber, 0);  // it is after its issue
+    __tsan_switch_to_fiber(op->fiber, 0);  // this orders it after its issue
     __tsan_switch_to_fiber(here, kNoSync);
     op->next = nullptr;
     Op** end = &context.late;
@@ -372,7 +377,7 @@ class FiberChecker final : public device::order::Checker {
     if (++context.n_late > kMostLate) deliver_any(context, -1);
   }
 
-  /// Null if fences are not named.
+  /// Returns null if fences are not reported.
   Site* site_of(void** frame) {
     if (!names_fences_) return nullptr;
     Site made{};
@@ -398,7 +403,7 @@ class FiberChecker final : public device::order::Checker {
     const Transfer& t = op.transfer;
     const std::size_t bytes = t.bytes * t.count;
     if (op.room < bytes) {
-      AnnotateIgnoreWritesBegin(__FILE__, __LINE__);  // ThreadSanitizer has both calls store to it
+      AnnotateIgnoreWritesBegin(__FILE__, __LINE__);  // for ThreadSanitizer both calls store to it
       std::free(op.buffer);
       op.buffer = static_cast<char*>(std::malloc(bytes));
       AnnotateIgnoreWritesEnd(__FILE__, __LINE__);
@@ -410,7 +415,7 @@ class FiberChecker final : public device::order::Checker {
 
   static bool is_fenced(const Op& op) { return op.kind == Op::kPut || op.kind == Op::kUpdate; }
 
-  /// The first operation that comes before an operation to `pe` of that epoch.
+  /// Returns the first operation that a fence orders before operations of that epoch to `pe`.
   static Op* first_before(const Context& context, int pe, std::uint64_t epoch) {
     for (Op* op = context.late; op; op = op->next) {
       if (is_fenced(*op) && op->transfer.pe == pe && op->epoch < epoch) return op;
@@ -418,7 +423,7 @@ class FiberChecker final : public device::order::Checker {
     return nullptr;
   }
 
-  /// One operation to `pe`, or to any: -1.
+  /// Executes one delayed operation to `pe`, or to any PE (-1).
   bool deliver_any(Context& context, int pe) {
     unsigned count = 0;
     for (const Op* op = context.late; op; op = op->next)
@@ -458,13 +463,14 @@ class FiberChecker final : public device::order::Checker {
     unused_ = op;
   }
 
-  /// The calling thread is after everything to `pe`, or to all.
+  /// Orders the calling thread after all operations to `pe`, or to all PEs (-1).
   void complete(Context& context, int pe) {
     while (deliver_any(context, pe)) {
     }
     for (int at = pe < 0 ? 0 : pe; at < (pe < 0 ? context.n_targets : pe + 1); ++at) {
       Target& target = context.targets[at];
-      // Another thread may have completed what this one is ordered after from now on.
+      // Another thread may have executed some of these operations: the tags order this thread after
+      // them.
       __tsan_acquire(&target.tags[0]);
       __tsan_acquire(&target.tags[1]);
       __tsan_acquire(&target.gets);
@@ -475,7 +481,8 @@ class FiberChecker final : public device::order::Checker {
     if (pe < 0) context.n_free = context.n_fibers;
   }
 
-  /// A thread that waits carries out what others have issued, or nobody might.
+  /// Called by a thread that waits. It executes delayed operations of other threads, which might
+  /// otherwise never be executed.
   void help() {
     if (__atomic_load_n(&n_late_, __ATOMIC_RELAXED) == 0) return;
     const Locked locked(lock_);
@@ -491,7 +498,7 @@ class FiberChecker final : public device::order::Checker {
   }
 
   static constexpr unsigned kHelpEvery = 4;
-  SpinLock lock_;  ///< of all below
+  SpinLock lock_;  ///< guards all members below
   std::uint64_t random_;
   Context* contexts_ = nullptr;
   Context* turn_ = nullptr;

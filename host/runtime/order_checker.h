@@ -8,8 +8,8 @@
 
 namespace gshmem {
 
-/// The first call counts. `seed`: of the order in which pending operations are carried out.
-/// `names_fences`: those that order nothing are named when the process ends.
+/// Only the first call has an effect. `seed` decides the order in which pending operations are
+/// executed. `names_fences`: fences that order nothing are reported when the process ends.
 void order_check_start(std::uint64_t seed, bool names_fences);
 
 }  // namespace gshmem

@@ -1,8 +1,8 @@
-// Collectives for the order checker (docs/order-check.md). Included by order_checker.cpp
-// alone. A member that enters reads its source, and stores to `dest` of all. These are accesses of
-// a fiber, which is after the entry and before the return of those that wait for it. The result is
-// a store of the returning thread. Invariant: what the algorithm does is ignored meanwhile, and the
-// accesses of two calls in a row do not race with each other.
+// Collectives for the order checker (docs/order-check.md). Included by order_checker.cpp only. A
+// member that enters reads its source, and stores to `dest` of all members. A fiber makes these
+// accesses. It is ordered after the entry, and before the return of the members that wait for it.
+// The result is a store of the returning thread. Invariant: accesses of the algorithm itself are
+// ignored meanwhile, and the accesses of two consecutive calls do not race with each other.
 #pragma once
 
 #include "host/runtime/order_tsan.h"
@@ -18,37 +18,39 @@ namespace gshmem {
 using device::CallKind;
 using device::order::Collective;
 
-/// Members of a team are a few calls apart. A call may be several syncs, which number it.
+/// The number of tags. Members of a team are only a few calls apart. A call may increment its
+/// number by several syncs.
 inline constexpr std::uint64_t kCallTags = 64;
-/// ThreadSanitizer has some 8,000 threads and fibers.
+/// ThreadSanitizer supports some 8,000 threads and fibers.
 inline constexpr unsigned kMostCallFibers = 2048;
 
-/// The calls of a member of a team, whose slot of the team it is for. That of member 0 also has
-/// what all members share.
+/// The calls of one member of a team, identified by its slot of the team. The object of member 0
+/// also has the data that all members share.
 struct MemberCalls {
   MemberCalls* next;
-  const abi::SyncSlot* slot;  ///< null: of a PE that has ended
-  void* fiber;                ///< uses the memory of the calls
-  std::uint64_t number;       ///< of the last one
-  // Shared:
-  std::uint64_t latest;   ///< number that a member has entered
-  std::uint64_t results;  ///< orders those of a call before the stores of the next
-  /// Who returns from a call is after what all have done to memory until they entered it.
+  const abi::SyncSlot* slot;  ///< null: its PE has ended
+  void* fiber;                ///< makes the accesses of the calls
+  std::uint64_t number;       ///< number of the last call
+  // The members below are shared.
+  std::uint64_t latest;   ///< the last number that a member has entered
+  std::uint64_t results;  ///< orders the results of a call before the stores of the next call
+  /// A thread that returns from a call acquires the accesses of all members until they entered it.
   std::uint64_t entered[kCallTags];
 };
 
 /// Memory that a call uses, of this member and of others.
 struct CallMemory {
   const char* read;
-  std::size_t read_bytes;  ///< here
-  char* written;           ///< at members from `first` on, by this one
+  std::size_t read_bytes;  ///< bytes read at this member
+  char* written;           ///< written by this member, at the members from `first` on
   std::size_t written_bytes;
   int first;
   char* result;
-  std::size_t result_bytes;  ///< here by all
+  std::size_t result_bytes;  ///< bytes of this member that all write
 };
-/// Members share out what all of them could store, or their stores would race. The share depends on
-/// `turn`, which is the same on all.
+/// Returns the memory of a call. Where all members could store to the same bytes, these are divided
+/// between them, since otherwise their stores would race. The division depends on `turn`, which is
+/// the same on all members.
 inline CallMemory memory_of(const Collective& c, std::uint64_t turn) {
   const auto me = static_cast<std::size_t>(c.team->my_pe);
   const auto members = static_cast<std::size_t>(c.team->n_pes);
@@ -58,7 +60,7 @@ inline CallMemory memory_of(const Collective& c, std::uint64_t turn) {
     const std::size_t begin = n * share / members;
     m.written += begin;
     m.written_bytes = n * (share + 1) / members - begin;
-    // Nobody stores to the source of a member that has not entered.
+    // No member stores to the source of a member that has not entered.
     if (m.read < m.result + n && m.result < m.read + m.read_bytes) m.written_bytes = 0;
   };
   switch (c.kind) {
@@ -71,7 +73,7 @@ inline CallMemory memory_of(const Collective& c, std::uint64_t turn) {
       m.read_bytes = all;
       if (m.read == m.result) m.written_bytes = 0;
       break;
-    case CallKind::kCollect:  // `dest` is the part of this member; it does not know the others
+    case CallKind::kCollect:  // `dest` is the part of this member, which does not know the others
       m.result_bytes = 0;
       break;
     case CallKind::kBroadcast:
@@ -93,17 +95,17 @@ inline CallMemory memory_of(const Collective& c, std::uint64_t turn) {
   return m;
 }
 
-/// The caller has locked it.
+/// Checks collectives. The caller holds the checker's lock.
 class CollectiveChecker {
  public:
   void enter(const Collective& call, void** frame) {
     MemberCalls& mine = calls_of(call, call.team->my_pe);
     MemberCalls& shared = calls_of(call, 0);
     mine.number = mine.slot->epoch + mine.slot->packets;
-    // A new team begins anew.
+    // The numbers of a new team start again.
     if (shared.latest < mine.number || shared.latest > mine.number + kCallTags)
       shared.latest = mine.number;
-    if (!mine.fiber && n_fibers_ == kMostCallFibers) return;  // this member's calls are not seen
+    if (!mine.fiber && n_fibers_ == kMostCallFibers) return;  // it is not checked
     if (!mine.fiber) {
       ++n_fibers_;
       char name[64];
@@ -113,7 +115,8 @@ class CollectiveChecker {
     }
     void* frames[tsan::kFrames];
     const int n_frames = tsan::callers(frame, frames);
-    // Consecutive calls do not alternate: a program that waits in every other one would.
+    // The turn is random: if it alternated, the check would miss programs that wait in every other
+    // call.
     const CallMemory memory = memory_of(call, tsan::mixed(mine.number) % kCallTags);
     if (memory.read_bytes == 0 && memory.written_bytes == 0) return;
     void* const here = __tsan_get_current_fiber();
@@ -135,7 +138,7 @@ class CollectiveChecker {
     const MemberCalls& mine = calls_of(call, call.team->my_pe);
     MemberCalls& shared = calls_of(call, 0);
     __tsan_acquire(&shared.entered[mine.number % kCallTags]);
-    // The result is here from now on. Another member may already store the next one.
+    // The result is stored here. Another member may already store the result of the next call.
     const CallMemory memory = memory_of(call, 0);
     if (shared.latest != mine.number || memory.result_bytes == 0) return;
     __tsan_write_range(memory.result, memory.result_bytes);

@@ -1,6 +1,6 @@
-// ThreadSanitizer as the order checker uses it. Included by order_checker.cpp and its parts, which
-// are not instrumented. Invariant: ThreadSanitizer sees of them only what these functions tell it;
-// so there is no mutex.
+// The functions of ThreadSanitizer that the order checker uses. Included by order_checker.cpp and
+// its parts, which are not instrumented. Invariant: ThreadSanitizer knows of this code only what it
+// reports by these functions. So the code has no mutex.
 #pragma once
 
 #include <gshmem/abi/state.h>
@@ -37,11 +37,11 @@ GSHMEM_TSAN_ATOMIC(64)
 
 namespace gshmem::tsan {
 
-/// __tsan_switch_to_fiber without an edge between the two.
+/// Flag: __tsan_switch_to_fiber does not order the two fibers.
 inline constexpr unsigned kNoSync = 1;
 inline constexpr int kFrames = 12;
 
-/// ThreadSanitizer does not see it: it orders nothing.
+/// A lock that ThreadSanitizer does not see, and that therefore orders nothing.
 class SpinLock {
  public:
   void lock() {
@@ -66,7 +66,8 @@ inline void note_reading(const char* at, std::size_t bytes) {
   __tsan_read_range(const_cast<char*>(at), bytes);
 }
 
-/// Return addresses of the callers of the checker, innermost first, as far as frames are linked.
+/// Returns the return addresses of the callers of the checker, innermost first. It stops at the
+/// first frame without a frame pointer.
 inline int callers(void** frame, void** pcs) {
   thread_local char* stack_end = nullptr;
   if (!stack_end) {
@@ -88,7 +89,8 @@ inline int callers(void** frame, void** pcs) {
   return n;
 }
 
-/// The reports have it: whose thread or operation it is, and where the heaps are.
+/// Makes the name that reports show: the PE of a thread or an operation, and the addresses of the
+/// heaps.
 inline int name_of(const char* what, const abi::DeviceState& state, char (&name)[64]) {
   const int slot = state.slots ? state.my_slot : state.my_pe - state.mapped_first;
   const auto heap = reinterpret_cast<std::uintptr_t>(state.heap);

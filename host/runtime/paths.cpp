@@ -39,7 +39,8 @@ void Paths::open(std::uint64_t symmetric_bytes, std::uint64_t host_room,
   publish(at_end);
 }
 
-/// With MPS kernels of different processes run concurrently, and no limit is needed.
+/// Agrees on how PEs share GPUs. With MPS, kernels of different processes run concurrently, and no
+/// limit is needed.
 void Paths::agree_on_sharing() {
   GpuUse use_here{
       gpu_->uuid(),           "", gpu_->under_mps() ? 1 : 0, ::getpid(), gpu_->memory_bytes(),

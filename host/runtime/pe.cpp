@@ -28,7 +28,8 @@
 namespace gshmem {
 namespace {
 
-/// Intervals between checks of conditions without a descriptor; idle: of long waits.
+/// Intervals between checks of conditions that have no descriptor to poll. kIdleTick applies while
+/// nothing needs frequent checks.
 constexpr std::chrono::milliseconds kTick{100}, kIdleTick{1000};
 /// Time limit for a process that ends to complete what it has posted.
 constexpr double kFlushSeconds = 2;
@@ -109,7 +110,7 @@ void Pe::init() {
   try {
     connect_job();
   } catch (const Error&) {
-    if (options_.warns_of_variables) config_warn();  // they may be the reason
+    if (options_.warns_of_variables) config_warn();  // the warnings may name the reason
     throw;
   }
   warn_of_variables();
@@ -146,7 +147,7 @@ void Pe::init() {
   plane_->watch();
 }
 
-/// The first of all PEs that would log the same does.
+/// Logs the warnings about variables. Of PEs with equal warnings only the first one logs.
 void Pe::warn_of_variables() {
   const std::uint64_t mine =
       options_.warns_of_variables ? config_warnings_hash(config_warnings_from_env()) : 0;
@@ -200,8 +201,8 @@ void Pe::raise(const Error& error) noexcept {
   faults_.raise(error, error.code() == GSHMEMX_ERROR_PEER_FAILED ? plane_->absent_pe() : -1);
 }
 
-/// Called in a host collective. The other PEs are notified late that this PE finalizes: most come
-/// at once.
+/// Called in a host collective that waits. The other PEs are notified late that this PE finalizes,
+/// because most of them finalize at about the same time.
 void Pe::wait_long(double seconds, int pe) {
   if (seconds >= Reminder::kSeconds) return waits_.warn(seconds, pe);
   if (in_finalize_) plane_->monitor().finalizes();
@@ -220,8 +221,8 @@ void Pe::choose_gpu() {
   gpu_ = open_gpu(options_.cuda_device_id, group().index);
 }
 
-/// CUDA refuses the kernels, and programs that do not check for errors take that for success.
-/// Errors: GSHMEMX_ERROR_NOT_SUPPORTED where NVSHMEM would fail.
+/// Warns that kernels have no GPU. CUDA refuses to launch them, and programs that do not check for
+/// errors do not notice it. Errors: GSHMEMX_ERROR_NOT_SUPPORTED where NVSHMEM would fail.
 void Pe::warn_kernels_lack_gpu(const std::string& why) const {
   const std::string no_gpu = "this program has kernels, and there is no GPU for them: " + why;
   constexpr const char* kWaysOut =
@@ -405,7 +406,7 @@ Pe::~Pe() {
     } catch (const Error& error) {
       GSHMEM_WARN("finalize goes on without the other PEs: %s", error.what());
     }
-    network_.stop();  // no PE accesses this one any more: all have finished
+    network_.stop();  // all PEs have finished, so no PE accesses this one any more
     if (const unsigned bad = state_.control->bad_completions) {
       GSHMEM_WARN("finalize: %u times a queue's completion was stale or wrong, and ignored", bad);
     }
@@ -414,7 +415,7 @@ Pe::~Pe() {
   }
   network_.stop();
   plane_.reset();      // before the objects that its callbacks use
-  faults_.log_once();  // logs faults of the last moment
+  faults_.log_once();  // logs faults that came last
   if (gpu_) gpu_->set_heap_mapping(nullptr);
   const auto release = [&] {
     heap_mapping_.reset();  // the driver does not unmap memory that is pinned
@@ -431,7 +432,8 @@ Pe::~Pe() {
   log_set_pe(-1);
 }
 
-/// A barrier returns when its own messages are posted: they must not be lost when the process ends.
+/// Completes what host threads have posted. A barrier returns when its own messages are posted, and
+/// they must not be lost when the process ends.
 void Pe::flush() noexcept {
   if (gpu_ || !network_.queues() || faults_.stopped()) return;
   try {
@@ -491,7 +493,7 @@ void Pe::abandon_in_child(Pe* other) noexcept {
 
 int Pe::host_sync(const char* call, gshmem_team_t team) noexcept {
   try {
-    faults_.require_running();  // it must not seem to have entered: its puts may be missing
+    faults_.require_running();  // its puts may be missing, so it must not enter
     const Waits::Call here(waits_, call);
     if (team == GSHMEM_TEAM_WORLD) {
       require_same_call(ranks(), "a barrier");  // under any of its names

@@ -50,7 +50,7 @@ class Pe {
  public:
   /// Collective over `boot`.
   Pe(std::unique_ptr<bootstrap::Bootstrap> boot, PeOptions options);
-  /// Collective; waits for the PEs that live, not for those that have left or are stopped.
+  /// Collective. It waits for the PEs that still run, not for PEs that have left or are stopped.
   ~Pe();
   Pe(const Pe&) = delete;
   /// Called in a forked child, whose copy of this PE is neither used nor destroyed. Points its
@@ -89,7 +89,7 @@ class Pe {
   void unregister_symmetric(const char* call, void* symmetric, std::size_t bytes);
   [[nodiscard]] LocalRanges& local_ranges() noexcept { return local_ranges_; }
   [[nodiscard]] HostChecks& checks() noexcept { return checks_; }
-  /// The hints of its host threads.
+  /// The call hints of the PE's host threads.
   [[nodiscard]] device::Region& region() noexcept { return region_; }
 
   // Contexts and queue handles: pe_contexts.cpp. Errors: GSHMEMX_ERROR_OUT_OF_MEMORY when there are
@@ -104,7 +104,7 @@ class Pe {
   [[nodiscard]] gshmem_team_t context_team(std::int32_t handle) const {
     return contexts_->team_of(handle);
   }
-  /// Local: waits for what was posted by it; its queues are reused.
+  /// Local. Waits for everything that was posted by the context. Its queues are reused.
   void destroy_context(const char* call, const char* argument, std::int32_t handle);
 
   // Teams: pe_teams.cpp. Errors: those of Teams.
@@ -140,14 +140,14 @@ class Pe {
 
   [[nodiscard]] Faults& faults() noexcept { return faults_; }
   [[nodiscard]] Waits& waits() noexcept { return waits_; }
-  /// All calls that are noted are complete (abi::OrderShadow).
+  /// Marks all noted calls as complete (abi::OrderShadow).
   void forget_calls() noexcept;
   /// Records a fault that a call of a host thread has found.
   void raise(const Error& error) noexcept;
   /// Called when the process ends: completes what host threads have posted, within a time limit.
   void flush() noexcept;
-  /// Called when the process ends without finalize: notifies the others, and waits for none. The PE
-  /// is not changed.
+  /// Called when the process ends without finalize: notifies the other PEs, and waits for none of
+  /// them. The PE is not changed.
   void depart() noexcept;
 
  private:
@@ -210,11 +210,11 @@ class Pe {
   std::unique_ptr<Gpu> gpu_;           ///< null in CPU mode; outlives the memory below
   std::unique_ptr<abi::Control> host_control_;
   std::unique_ptr<Paths> paths_;
-  std::uint64_t noted_bytes_ = 0;             ///< of an abi::OrderShadow; 0: no PE notes its calls
+  std::uint64_t noted_bytes_ = 0;             ///< size of an abi::OrderShadow; 0: no PE notes calls
   std::unique_ptr<GpuMapping> heap_mapping_;  ///< null: the copy engine serves the host
   std::unique_ptr<SymmetricHeap> heap_;
   std::unique_ptr<RegisteredMemory> registered_;
-  std::unique_ptr<char[]> host_local_;  ///< rows of the next, in CPU mode
+  std::unique_ptr<char[]> host_local_;  ///< rows of local_ranges_, in CPU mode
   LocalRanges local_ranges_;
   device::Region region_;
   HostChecks checks_{*this};

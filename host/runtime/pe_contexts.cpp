@@ -29,8 +29,8 @@ void Pe::quiet_context(const abi::DeviceState& context) {
   }
 }
 
-/// It reports no fault, so that finalize continues. Errors: that of an operation which is not
-/// complete.
+/// Completes the calls of a context. It reports no fault, so that finalize continues. Errors: that
+/// of an operation which is not complete.
 void Pe::complete(const abi::DeviceState& of) {
   device::Call call(device::CallKind::kQuietStatus, "gshmem_finalize");
   call.context = &of;

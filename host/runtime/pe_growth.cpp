@@ -1,6 +1,6 @@
 // Growth of the heap: all PEs add memory together, or none does. The addresses are reserved since
-// init, so that kernels that run, streams and graphs keep what they have, and find the new memory
-// like registered memory of the program.
+// init. So running kernels, streams and graphs need no update: they find the new memory in the same
+// way as registered memory of the program.
 #include "host/base/log.h"
 #include "host/base/run_phase.h"
 #include "host/runtime/pe.h"

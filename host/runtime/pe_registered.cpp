@@ -97,7 +97,8 @@ void* Pe::register_symmetric(const char* call, const SymmetricBuffer& buffer) {
   return state_.heap + offset;
 }
 
-/// All PEs have entered, with everything they have posted complete, before any removes the memory.
+/// A PE removes the memory only after all PEs have entered, with all their posted operations
+/// complete.
 void Pe::unregister_symmetric(const char* call, void* symmetric, std::size_t bytes) {
   const auto alone = heap_->enter(call, {"argument size", bytes});
   const std::shared_ptr<void> in_gpu = gpu_ ? gpu_->enter() : nullptr;

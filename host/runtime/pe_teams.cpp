@@ -49,7 +49,8 @@ void Pe::make_teams() {
   Teams::Predefined predefined;
   predefined.node = group().pes;
   predefined.same_index = group().same_index;
-  // If not even the own heap counts as mapped (GSHMEM_P2P=0), the PE shares memory with itself.
+  // If not even the PE's own heap counts as mapped (GSHMEM_P2P=0), the PE shares memory with itself
+  // only.
   for (int pe = 0; pe < state_.n_pes; ++pe) {
     if (pe == state_.my_pe || paths_->is_mapped(pe)) predefined.shared.push_back(pe);
   }

@@ -33,8 +33,8 @@ struct Member {
 
 struct Process {
   std::mutex founding;  ///< held while a thread creates the PE of the whole process
-  /// Held by a thread that changes what kernels see. Registering units do not take it: they hold
-  /// the loader's lock, for which copying to a GPU may wait.
+  /// Held by a thread that changes what kernels see. Threads that register units do not take it:
+  /// they hold the dynamic loader's lock, and a copy to a GPU may wait for that lock.
   std::mutex turn;
   std::mutex mutex;  ///< guards all members below; never held while CUDA is called
   std::vector<Member> members;
@@ -46,19 +46,21 @@ struct Process {
   std::uint64_t changes = 0;     ///< number of changes of members and joining
   std::condition_variable idle;  ///< for changes of `uploading` and `registering`
   std::uint64_t last_id = 0;
-  Pe* only = nullptr;  ///< the PE of threads that are bound to none
+  Pe* only = nullptr;  ///< the PE of all threads that are not bound to a PE
   ForkedFrom forked_from;
   Pe* abandoned = nullptr;  ///< PEs of this process's parents
   char why_none[96] = "";   ///< Ambient::why_none in a forked process
 };
 
-/// It changes with the members, and invalidates what threads have cached. It is not a member of
-/// Process, whose guard every device call in CPU mode would have to pass.
+/// The number of the current set of members. A new number invalidates the PE that threads have
+/// cached. It is a global variable, because access to the Process has a guard, which every device
+/// call in CPU mode would have to pass.
 constinit std::atomic<std::uint64_t> generation{1};
 
 void leave_parents_job() noexcept;
 
-/// It is never destroyed: translation units unregister while the process ends.
+/// Returns the process object, which is never destroyed: translation units unregister while the
+/// process ends.
 Process& process() {
   static Process* const instance = [] {
     auto* made = new Process;
@@ -85,8 +87,8 @@ std::vector<Pe*> pes_at_exit() {
   return pes;
 }
 
-/// The first init registers it, so it is called before the end of the libraries that init has
-/// loaded, which a network needs.
+/// An exit handler. The first init registers it. So it runs before the exit handlers of the
+/// libraries that init has loaded, which a network needs.
 void flush_at_exit() {
   for (Pe* pe : pes_at_exit()) pe->flush();
 }
@@ -95,7 +97,8 @@ void flush_at_exit() {
 /// when the library is loaded, so it is destroyed after objects that are created later: exit
 /// handlers and objects of the program may still finalize.
 struct Departure {
-  /// A child must not wait for a thread that it lacks to make it.
+  /// Creates the process object now. A forked child must not wait for a thread of its parent that
+  /// is creating it.
   Departure() { (void)process(); }
   ~Departure() {
     const std::vector<Pe*> pes = pes_at_exit();
@@ -105,11 +108,11 @@ struct Departure {
 };
 [[maybe_unused]] const Departure departure;
 
-/// This is one struct, because the address of each thread-local variable is computed separately.
+/// It is one struct, because each thread-local variable needs its own address computation.
 struct Self {
   device::Ambient ambient;
   std::uint64_t bound_id = 0;  ///< id of a member; 0: bound to none
-  Pe* pe = nullptr;            ///< the thread's PE, in that generation
+  Pe* pe = nullptr;            ///< the thread's PE, for that generation
   std::uint64_t generation = 0;
 };
 thread_local constinit Self self;
@@ -144,8 +147,8 @@ std::vector<Pe*> pes_with_gpu(const Process& p) {
   return pes;
 }
 
-/// Returns the state that the kernels of GPU `device` see: that of its PE, none, or one that says
-/// that there are two.
+/// Returns the state that the kernels of GPU `device` see: that of its PE, or an empty one, or one
+/// that says that two PEs share the GPU.
 abi::DeviceState state_for(const Process& p, int device) {
   abi::DeviceState state;
   for (const Pe* pe : pes_with_gpu(p)) {
@@ -171,7 +174,7 @@ void check_layout(const gshmemi_unit& unit) {
                     unit.state_bytes, unit.abi, sizeof(abi::DeviceState), abi::kStateAbi));
 }
 
-/// Sets the state of one unit on a GPU, without the mutex, which `lock` holds.
+/// Sets the state of one unit on a GPU. It releases the mutex, which `lock` holds, during the copy.
 void upload(std::unique_lock<std::mutex>& lock, Process& p, const gshmemi_unit* unit, Gpu& gpu) {
   if (std::ranges::find(p.units, unit) == p.units.end()) return;  // it was unloaded
   const abi::DeviceState state = state_for(p, gpu.device());
@@ -194,7 +197,7 @@ void upload(std::unique_lock<std::mutex>& lock, Process& p, const gshmemi_unit* 
   }
 }
 
-/// Requires the turn. A unit that registers in the meantime uploads its own state.
+/// Requires `turn`. A unit that registers in the meantime uploads its own state.
 void upload_all(std::unique_lock<std::mutex>& lock, Process& p, Gpu& gpu) {
   const std::vector<const gshmemi_unit*> units = p.units;
   for (const gshmemi_unit* unit : units) upload(lock, p, unit, gpu);
@@ -238,7 +241,7 @@ void look_up(const Process& p) {
   if (self.pe && self.pe != before) self.pe->waits().count_thread();
   self.generation = generation.load(std::memory_order_relaxed);
   self.ambient.why_none = !self.pe && p.forked_from.pe >= 0 ? p.why_none : nullptr;
-  if (!self.ambient.lane) set_ambient(self.pe);  // a lane has that of its launch
+  if (!self.ambient.lane) set_ambient(self.pe);  // a lane uses the state of its launch
 }
 
 /// Runs in the child of a fork, which has no PE. The parent's PEs are neither destroyed, which
@@ -257,7 +260,7 @@ void leave_parents_job() noexcept {
   }
   p.members.clear();
   p.joining.clear();
-  // They belong to threads that do not exist here.
+  // These calls belong to threads that do not exist here.
   p.uploading.clear();
   p.registering = 0;
   new (&p.idle) std::condition_variable;
@@ -338,7 +341,7 @@ Pe* pe_of_state(const abi::DeviceState* state) noexcept {
   Process& p = process();
   const std::lock_guard lock(p.mutex);
   for (const Member& member : p.members) {
-    // It is not compared by address: contexts have states of their own.
+    // The address is not compared, because contexts have their own states.
     if (member.pe->state().control == state->control) return member.pe.get();
   }
   return nullptr;

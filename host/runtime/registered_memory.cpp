@@ -67,7 +67,7 @@ std::uint64_t RegisteredMemory::reserve(const char* call, std::size_t bytes,
         call, bytes, size_text(allocator_.capacity()).c_str(), allocator_.bytes_free(),
         allocator_.largest_free());
   });
-  // Without a wish this wraps to an impossible offset.
+  // Without a wish the subtraction wraps around to an impossible offset.
   std::uint64_t at = wish.value_or(0) - place_.begin;
   if (!wish || !allocator_.allocate_at(at, bytes)) at = allocator_.allocate(bytes);
   const std::uint64_t offset = place_.begin + at;

@@ -1,8 +1,8 @@
-// The list of the symmetric memory beyond the heaps' first parts: registered memory of the program,
-// and the parts by which heaps have grown. It has their offsets in the symmetric address range, and
-// the tables by which device code and checks find them. Included by Pe. Accesses no memory but the
-// tables. Invariant: PEs register, unregister and grow alike, so the offsets of all PEs are the
-// same; each PE has its own buffers.
+// The list of the symmetric memory beyond the first parts of the heaps: registered memory of the
+// program, and the parts by which heaps have grown. It has their offsets in the symmetric address
+// range, and the tables by which device code and checks find them. Included by Pe. It accesses no
+// memory but the tables. Invariant: all PEs register, unregister and grow in the same order, so the
+// offsets of all PEs are the same. Each PE has its own buffers.
 #pragma once
 
 #include <gshmem/abi/state.h>
@@ -31,7 +31,7 @@ class RegisteredMemory {
   };
   /// Kernels read tables in `memory`.
   RegisteredMemory(const Place& place, ContextTable::DeviceMemory memory);
-  /// Enters the tables into the PE's state.
+  /// Stores the addresses of the tables in the PE's state.
   void enter(abi::DeviceState& state) const;
 
   // Errors: GSHMEMX_ERROR_INVALID_VALUE, with the call's name.
@@ -48,13 +48,13 @@ class RegisteredMemory {
   /// Returns an offset for a part of the heap, whose alignment is a power of two. Errors:
   /// GSHMEMX_ERROR_OUT_OF_MEMORY.
   [[nodiscard]] std::uint64_t reserve_part(std::uint64_t bytes, std::uint64_t alignment);
-  /// Before the first prepare(): each range has keys of this size. Errors: those of the memory of
-  /// kernels.
+  /// Makes the rows, before the first prepare(). `key_bytes` is the size of the keys of a range.
+  /// Errors: those of the memory of kernels.
   void make_rows(std::size_t key_bytes);
-  /// Takes a row for what publish() writes. Errors: those of the memory of kernels.
+  /// Reserves the row that publish() writes. Errors: those of the memory of kernels.
   void prepare(std::uint64_t offset);
-  /// Device code finds the memory from now on, with these keys. `buffer` is null for a part of the
-  /// heap, which is never registered.
+  /// Lets device code find the memory from now on, with these keys. `buffer` is null for a part of
+  /// the heap, which is never registered.
   void publish(std::uint64_t offset, const void* buffer, std::size_t bytes,
                const nic::MemoryKeys::OfRange& keys);
   /// Releases an offset of reserve; device code no longer finds the memory.
@@ -67,7 +67,7 @@ class RegisteredMemory {
     void* device = nullptr;
   };
   struct Buffer {
-    std::uintptr_t begin = 0;  ///< 0: it is a part of the heap
+    std::uintptr_t begin = 0;  ///< 0: the memory is a part of the heap
     std::uint64_t bytes = 0;
     Row row{};
     bool is_published = false;

@@ -8,7 +8,8 @@
 
 namespace gshmem {
 
-/// It is sent as it is in memory, and has this layout in all versions.
+/// The message of a PE about its build. It is sent as it is in memory, and all versions use this
+/// layout.
 struct Build {
   char version[24] = "";
   std::uint32_t abi = 0;  ///< kStateAbi

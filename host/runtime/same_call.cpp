@@ -39,7 +39,7 @@ void require_same_call(Collectives& ranks, const char* call,
   std::ranges::transform(arguments, mine.values, &SharedArgument::value);
   std::snprintf(mine.call, sizeof(mine.call), "%s", call);
   std::vector<Request> all = requests_of_all(ranks, call, mine);
-  // A PE that contributes something else is in a later step of another call.
+  // A PE that contributes another number of bytes is in a later step of another call.
   for (Request& request : all) {
     request.call[sizeof(request.call) - 1] = '\0';
     if (*request.call == '\0') std::strcpy(request.call, "another call");

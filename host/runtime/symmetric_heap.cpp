@@ -109,8 +109,9 @@ void* SymmetricHeap::allocate_agreed(const char* call, std::size_t bytes, std::s
   return result;
 }
 
-/// Returns null when the heap is full and does not grow, on every PE alike: same calls, same heap.
-/// A request larger than any heap counts as out of memory, also if the allocator calls it invalid.
+/// Returns null when the heap is full and does not grow. All PEs get the same result, since they
+/// make the same calls on equal heaps. A request larger than any heap counts as out of memory, even
+/// if the allocator calls it invalid.
 void* SymmetricHeap::room_for(const char* call, std::size_t bytes, std::size_t alignment) {
   const auto none = [&](const std::string& why) {
     GSHMEM_WARN("%s: %s", call, why.c_str());
@@ -151,9 +152,9 @@ std::string SymmetricHeap::fullness(std::size_t bytes, std::size_t alignment) co
       size_text(largest).c_str());
 }
 
-/// Returns the size of a part for a block that needs `needed` bytes. Several fit into it when there
-/// have been many, and many when they are small, so that parts are few. Blocks of one size leave
-/// nothing over.
+/// Returns the size of a new part for a block that needs `needed` bytes. The part has room for
+/// several such blocks if there were many before, and for many blocks if they are small. So the
+/// number of parts stays small. Blocks of one size leave no bytes unused.
 std::uint64_t SymmetricHeap::wanted_for(std::uint64_t needed) const {
   constexpr std::uint64_t kShareOfHeap = 8, kShareOfStep = 4;
   const std::uint64_t least = std::max(needed, capacity() / kShareOfHeap);
@@ -162,10 +163,10 @@ std::uint64_t SymmetricHeap::wanted_for(std::uint64_t needed) const {
   return std::min(rounded_up(least, unit), room / growth_.granularity * growth_.granularity);
 }
 
-/// Adds a part in which such a block fits. Where there is no memory for it, the part is halved
-/// until only the block fits: parts that are too small are many to search. Returns why the heap has
-/// not grown, as a text that continues fullness(); empty if it has. Errors: those of Growth::add
-/// that are not PhaseError.
+/// Adds a part in which the block fits. If there is not enough memory, the size of the part is
+/// halved until only the block fits. Smaller parts are avoided, since many parts take long to
+/// search. Returns why the heap has not grown, as a text that continues fullness(); empty if it has
+/// grown. Errors: those of Growth::add that are not PhaseError.
 std::string SymmetricHeap::grow(std::uint64_t bytes, std::uint64_t alignment) {
   const std::uint64_t needed = rounded_up(bytes, growth_.granularity);
   if (!growth_.add || needed > growth_.limit - capacity()) return growth_.advice;
@@ -207,8 +208,8 @@ void SymmetricHeap::free(const char* call, void* ptr) {
   if (!ptr) return;
   const std::lock_guard lock(mutex_);
   const Place place = place_of(call, ptr);
-  (void)size_of(call, ptr, place);  // before any PE waits: a bad address is this PE's error alone
-  // This is also the barrier that the specification requires. A realloc may be of no bytes.
+  (void)size_of(call, ptr, place);  // an invalid address is this PE's error only
+  // This is also the barrier that the specification requires. The size of a realloc may be 0.
   agree(call, {ptr_at(place), {"argument size", 0}});
   const std::lock_guard change(blocks_mutex_);
   parts_[place.part].blocks.free(place.offset);

@@ -1,8 +1,9 @@
-// The symmetric memory of a PE as programs see it: collective calls around offset allocators, one
-// for the memory that is there from the start, and one for each part by which the heap has grown.
-// An allocation is in one part, so that one key of a NIC covers it. Parts stay until finalize.
-// Included by Pe. Invariant: PEs make the same calls in the same order, which every call compares
-// before it changes anything, and they grow together. So the allocators of all PEs hold the same.
+// The symmetric memory of a PE as programs see it: collective calls around offset allocators. One
+// allocator is for the memory that exists from the start, and one for each part by which the heap
+// has grown. An allocation is in one part, so that one key of a NIC covers it. Parts stay until
+// finalize. Included by Pe. Invariant: PEs make the same calls in the same order, and they grow
+// together. Every call compares the calls before it changes anything. So the allocators of all PEs
+// have the same contents.
 #pragma once
 
 #include "host/base/collectives.h"
@@ -25,16 +26,16 @@ class SymmetricHeap {
  public:
   struct Memory {
     char* heap;               ///< address of the runtime's own bytes, which come first
-    std::uint64_t bytes;      ///< size, including those
+    std::uint64_t bytes;      ///< size, including the runtime's own bytes
     std::uint64_t alignment;  ///< alignment of `heap`
     Gpu* gpu;                 ///< the GPU of the memory; null: it is host memory
   };
   /// How the heap grows; the numbers are the same on all PEs.
   struct Growth {
-    std::uint64_t limit = 0;  ///< of its allocatable bytes
-    std::uint64_t step = 1;   ///< small allocations make it grow by this
+    std::uint64_t limit = 0;  ///< limit on the allocatable bytes
+    std::uint64_t step = 1;   ///< minimum number of bytes by which the heap grows
     std::uint64_t granularity = 1;
-    /// Ends the message that the limit is too low.
+    /// End of the error message that the limit is too low.
     std::string advice = "; raise GSHMEM_SYMMETRIC_SIZE";
     /// Collective: adds memory to the heaps of all PEs, or of none. Returns its offset from the
     /// heap's first byte, a multiple of the alignment. Errors: those on which all PEs agree are
@@ -46,9 +47,9 @@ class SymmetricHeap {
   SymmetricHeap(const Memory& memory, const Growth& growth, Collectives& ranks,
                 std::function<void()> require_running);
 
-  // Collective. Returns null when the heap is full and does not grow. Zeroed memory is that of
-  // gshmem_calloc, and `bytes` the product of its arguments. Errors:
-  // GSHMEMX_ERROR_SYMMETRY when PEs disagree, GSHMEMX_ERROR_INVALID_VALUE.
+  // Collective. Returns null when the heap is full and does not grow. gshmem_calloc sets `zero`,
+  // and `bytes` is the product of its arguments. Errors: GSHMEMX_ERROR_SYMMETRY when PEs disagree,
+  // GSHMEMX_ERROR_INVALID_VALUE.
   [[nodiscard]] void* allocate(const char* call, std::size_t bytes, std::size_t alignment,
                                bool zero);
   [[nodiscard]] void* reallocate(const char* call, void* ptr, std::size_t bytes);
@@ -61,8 +62,8 @@ class SymmetricHeap {
   /// Returns the bytes of all parts.
   [[nodiscard]] std::uint64_t capacity() const;
 
-  /// Empty where [p, p + bytes) belongs to one allocation, or begins outside the heap; else what is
-  /// wrong with it. Threads: any, also while others are in collective calls.
+  /// Returns an empty text if [p, p + bytes) belongs to one allocation, or begins outside the heap.
+  /// Otherwise returns the error. Threads: any, also while other threads are in collective calls.
   [[nodiscard]] std::string complaint(const void* p, std::uint64_t bytes) const;
 
  private:
@@ -70,7 +71,7 @@ class SymmetricHeap {
     std::uint64_t begin;  ///< offset from the heap's first byte
     OffsetAllocator blocks;
   };
-  /// A place in a part.
+  /// A position in a part.
   struct Place {
     std::size_t part;
     std::uint64_t offset;
@@ -100,7 +101,7 @@ class SymmetricHeap {
   Growth growth_;
   std::vector<Part> parts_;                 ///< in the order in which they were added
   std::mutex mutex_;                        ///< one collective call at a time
-  mutable std::shared_mutex blocks_mutex_;  ///< of changes by such a call, and of complaint()
+  mutable std::shared_mutex blocks_mutex_;  ///< guards the blocks against such a call
 };
 
 }  // namespace gshmem

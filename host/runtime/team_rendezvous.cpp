@@ -167,7 +167,7 @@ void TeamRendezvous::enter(int from, const Header& header, std::vector<std::uint
   rolls_.erase({header.id, header.round});
 }
 
-/// Refuses all PEs that have come by the id so far, and PE `also`. A refusal for an id that does
+/// Refuses all PEs that have come with the id so far, and PE `also`. A refusal for an id that does
 /// not exist yet is not stored. Requires the lock.
 void TeamRendezvous::refuse_all(std::uint64_t id, std::int32_t code, const std::string& why,
                                 int also) {

@@ -1,8 +1,8 @@
-// Lets PEs synchronize that have only an id in common: each sends words and its index, and receives
-// the list of PEs and all words combined by `and`. The PE that has made the id keeps the list of
-// those that have come, on the thread that receives its messages, independent of its own threads.
-// Included by the runtime, for teams by unique id. Invariant: PEs that receive the members receive
-// the same ones.
+// Lets PEs synchronize that have only an id in common. Each PE sends words and its index, and
+// receives the list of PEs and all words combined by `and`. The PE that made the id keeps the list
+// of those that have come. It does so on the thread that receives its messages, independent of its
+// own threads. Included by the runtime, for teams by unique id. Invariant: all PEs that receive the
+// members receive the same members.
 #pragma once
 
 #include "host/base/net/frame.h"
@@ -31,18 +31,17 @@ class TeamRendezvous {
   explicit TeamRendezvous(Outside outside) : outside_(std::move(outside)) {}
   TeamRendezvous(const TeamRendezvous&) = delete;
 
-  /// Returns an id that no other PE of the job makes, and that this one does not repeat within
-  /// 2^31.
+  /// Returns an id that no other PE of the job makes. This PE does not repeat it within 2^31 ids.
   [[nodiscard]] std::uint64_t make_id();
 
-  /// Member `index` of `size`, in synchronization `round` of those by `id`.
+  /// A place in a synchronization: member `index` of `size` PEs that have the id.
   struct Place {
     std::uint64_t id;
     int size, index;
   };
   struct Outcome {
     std::vector<std::int32_t> pes;     ///< by index
-    std::vector<std::uint32_t> words;  ///< as many as each has sent
+    std::vector<std::uint32_t> words;  ///< words of all PEs, combined; as many as each has sent
   };
   /// Waits for all members. Errors, on all of them: GSHMEMX_ERROR_INVALID_VALUE for an id that no
   /// PE has made, or an index that is out of range or taken; GSHMEMX_ERROR_SYMMETRY for sizes that
@@ -50,7 +49,7 @@ class TeamRendezvous {
   /// cannot be used afterwards.
   [[nodiscard]] Outcome exchange(const char* call, const Place& place, std::uint32_t round,
                                  const std::vector<std::uint32_t>& words);
-  /// This PE does not come: the others are notified.
+  /// Notifies the other PEs that this PE does not come.
   void refuse(std::uint64_t id, const std::string& why);
 
   /// Accepts a message from PE `from`. Does not wait.
@@ -63,13 +62,13 @@ class TeamRendezvous {
     Kind kind{};
     std::uint32_t round = 0;
     std::int32_t size = 0, index = 0;
-    std::int32_t code = 0;  ///< for a refusal, whose text follows
+    std::int32_t code = 0;  ///< error code of a refusal; its text follows
     std::uint32_t reserved = 0;
   };
   using Key = std::pair<std::uint64_t, std::uint32_t>;
   struct Roll {
     int came = 0;
-    Outcome outcome;  ///< PE -1: has not come
+    Outcome outcome;  ///< a PE of -1 has not come
   };
   struct Answer {
     bool here = false;
@@ -88,9 +87,9 @@ class TeamRendezvous {
   std::condition_variable received_;
   std::uint32_t made_ = 0;
   std::map<Key, Roll> rolls_;  ///< for ids of this PE
-  /// Errors of ids of this PE: PEs that come later receive them at once.
+  /// Errors of ids of this PE. PEs that come later receive them at once.
   std::map<std::uint64_t, std::pair<std::int32_t, std::string>> refused_;
-  std::map<Key, Answer> waits_;  ///< of threads of this PE
+  std::map<Key, Answer> waits_;  ///< waits of threads of this PE
 };
 
 }  // namespace gshmem

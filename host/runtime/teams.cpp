@@ -39,8 +39,8 @@ TeamLevels levels_of(const std::vector<std::int32_t>& domains) {
   if (inner < 2 || inner == n || n % inner != 0) return {};
   const std::size_t stride = domains[1] == domains[0] ? 1 : n / inner;
   const std::size_t outer = stride == 1 ? inner : 1;
-  // The set has the first member of each row of the table: all of the row have its domain, and no
-  // other row has it.
+  // The set has the first member of each row of the table. All members of a row have its domain,
+  // and no other row has it.
   std::set<std::int32_t> rows;
   for (std::size_t i = 0; i < n; ++i) {
     const std::int32_t row = domains[i / outer % (n / inner) * outer];
@@ -100,7 +100,8 @@ void Teams::add_predefined(gshmem_team_t team, const std::vector<int>& pes) {
         {pes.begin(), pes.end()});
 }
 
-/// All members get the same result: PEs that map each other are sets (transport/p2p/mapped_set.h).
+/// All members get the same result, because the PEs that map each other form disjoint sets
+/// (transport/p2p/mapped_set.h).
 bool Teams::is_mapped(const abi::Team& team) const {
   for (int i = 0; i < team.n_pes; ++i) {
     if (!device::is_mapped(state_, device::team_pe(team, i))) return false;
@@ -108,7 +109,8 @@ bool Teams::is_mapped(const abi::Team& team) const {
   return true;
 }
 
-/// It depends only on what all members know: they must choose alike.
+/// Sets the limits of a team. They depend only on data that all members know, because all members
+/// must choose the same algorithm.
 void Teams::set_limits(const Limits& limits, std::size_t index, abi::Team& team) {
   const bool has_packets = team.n_pes <= abi::kPacketPes && index < abi::kPacketTeams;
   const auto room = [&](std::uint32_t packets) -> std::uint64_t {
@@ -144,8 +146,8 @@ abi::Team Teams::all_pes(const Limits& limits) const {
   return team;
 }
 
-/// Members are `pes`, or given by number. The handle is stored last: a thread that finds it finds
-/// the rest. Pairs with find_team.
+/// Writes an entry, whose members are listed in `pes`, or are given by start and stride. The handle
+/// is stored last: a thread that finds the handle finds the rest. Pairs with find_team.
 void Teams::write(std::size_t index, const abi::Team& entry, std::vector<std::int32_t> pes) {
   abi::Team& to = entries_[index];
   List& list = lists_[index];
@@ -225,7 +227,7 @@ std::uint32_t Teams::receive(const char* call, const std::uint64_t* from, std::u
   return static_cast<std::uint32_t>(word);
 }
 
-/// It works in rounds, like device/ops/sync.h. Combining a word twice changes nothing.
+/// Combines the words in rounds, like device/ops/sync.h. To combine a word twice changes nothing.
 Teams::Words Teams::agree(const char* call, const abi::Team& team, Words words, int count) {
   require_running(call);  // the data may have arrived nevertheless, on some members
   const std::size_t index = index_of(team);
@@ -251,8 +253,8 @@ Teams::Words Teams::agree(const char* call, const abi::Team& team, Words words, 
 
 namespace {
 
-// Returns the first words of every call: a number for the call, and that number's complement.
-// Combined by `and` they show a difference, as arguments do.
+// Returns the first words of every call: a number for the call, and the complement of that number.
+// Combined by `and` they show whether members differ, as those of arguments do.
 std::uint32_t number_of(const char* call) {
   return std::bit_cast<std::array<std::uint32_t, 4>>(net::cookie_of(call)).front();
 }
@@ -350,7 +352,7 @@ void Teams::release(std::size_t index) {
   taken_[index] = false;
 }
 
-/// When it returns, all members have cleared their slots, and flags may arrive.
+/// Reserves an entry. When it returns, all members have cleared their slots, and flags may arrive.
 std::size_t Teams::take(const char* call, const Combine& combine, std::size_t spread, bool member) {
   for (;; spread += 7) {
     const std::size_t index = propose(call, combine, spread, member);

@@ -1,8 +1,8 @@
-// The teams of a PE: which exist, what device code finds by a handle (device/pe/team.h), and how
-// host threads of a team's members agree. A team is an entry of the table and the slot of that
-// number in the heaps of its members. The slots follow the library's data at the front of each
-// heap, or are at its end. Invariant: an entry is used by at most one team; all members of a team
-// use the same one.
+// The teams of a PE: which teams exist, the data that device code finds by a handle
+// (device/pe/team.h), and how host threads of a team's members agree. A team is an entry of the
+// table, and the slot with the same number in the heaps of its members. The slots are after the
+// library's data at the front of each heap, or at its end. Invariant: an entry is used by at most
+// one team, and all members of a team use the same one.
 #pragma once
 
 #include <gshmem/abi/state.h>
@@ -36,8 +36,9 @@ class Teams {
   /// Returns the bytes that `teams` teams in addition to the predefined ones need at the end of
   /// each heap: the packets of the first entries, then the slots, unless they are at the front.
   [[nodiscard]] static std::uint64_t bytes_at_end(int teams);
-  /// Returns how many of these PEs access by the network: all if the slots are among them, and 0 if
-  /// only packets are. Then a NIC refuses accesses beyond the program's heap.
+  /// Returns how many of these bytes other PEs access by the network: all if the slots are among
+  /// them, and 0 if only packets are. In the second case a NIC refuses accesses beyond the
+  /// program's heap.
   [[nodiscard]] static std::uint64_t network_bytes_at_end(int teams);
 
   /// Members of the predefined teams, by PE number; the team of all PEs needs no list.
@@ -50,8 +51,8 @@ class Teams {
     std::function<void(void* memory, std::size_t bytes)> zero;
     device::HostOps* ops = nullptr;
   };
-  /// The sizes, by abi::Limit, up to which an algorithm is used (from which: kTwoLevels), the same
-  /// on all PEs.
+  /// The sizes, by abi::Limit, up to which an algorithm is used. The limit kTwoLevels is the size
+  /// from which it is used. They are the same on all PEs.
   using Limits = std::array<std::uint64_t, abi::kLimits>;
   /// Enters the tables into the PE's state, whose heap, paths and numbers are set. `teams` teams in
   /// addition to the predefined ones may exist at a time. `domains` has by PE the number of its

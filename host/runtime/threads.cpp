@@ -30,8 +30,8 @@ using device::HostBarrier;
 using device::HostLane;
 
 /// Threads that wait for work. One host thread owns them, so its launches are ordered after each
-/// other, and not after those of other PEs. A launch takes 1.4 us of processor time for a thread
-/// that waits, 30 us for a new one, and 600 us for a new one under ThreadSanitizer.
+/// other, and not after launches of other PEs. A launch takes 1.4 us of processor time for a thread
+/// that waits, 30 us for a new thread, and 600 us for a new thread under ThreadSanitizer.
 struct Crew {
   struct Worker {
     std::atomic<std::uint32_t> turn{0};  ///< a change of it wakes the thread
@@ -41,7 +41,7 @@ struct Crew {
   std::deque<Worker> workers;  // their addresses do not change
   std::atomic<unsigned> busy{0};
   const std::function<void(unsigned)>* body = nullptr;
-  /// A child of a fork has a copy of this, and none of the threads. It leaves the copy alone.
+  /// A forked child has a copy of this object, and none of the threads. It does not use the copy.
   const std::uint32_t forks = fork_count();
   Crew* before_fork = nullptr;
 
@@ -51,10 +51,10 @@ struct Crew {
 void serve(Crew& crew, Crew::Worker& worker, unsigned index) {
   for (std::uint32_t seen = 0;;) {
     worker.turn.wait(seen);
-    seen = worker.turn.load();  // the next turn may come once `busy` says that this one is over
+    seen = worker.turn.load();  // after `busy` changes, the next turn may begin
     if (worker.ends) return;
     (*crew.body)(index);
-    if (!crew.is_here()) return;  // the body has forked, and nobody here waits for this thread
+    if (!crew.is_here()) return;  // the body has forked: nothing waits here
     if (crew.busy.fetch_sub(1) == 1) crew.busy.notify_one();
   }
 }
@@ -69,7 +69,7 @@ void keep(Crew* crew, std::size_t count) noexcept {
     workers[index].turn.notify_one();
   }
   for (; workers.size() > count; workers.pop_back()) {
-    // One that could not be started has no thread.
+    // A worker that could not be started has no thread.
     if (workers.back().thread.joinable()) workers.back().thread.join();
   }
 }
@@ -80,9 +80,9 @@ void end(Crew*& crew) noexcept {
   if (ended && ended->is_here()) delete ended;
 }
 
-/// Runs `body(index)` on `count` threads and waits for them. It starts all or none: a thread would
-/// wait for ever for one that could not be started. Returns 0, or the errno of the failure.
-/// `Guard` is alive while threads are started.
+/// Runs `body(index)` on `count` threads and waits for them. It starts all threads or none:
+/// otherwise a thread would wait for ever for one that could not be started. Returns 0, or the
+/// errno of the failure. An object of type `Guard` exists while threads are started.
 template <class Guard>
 int run(Crew*& crew, unsigned count, const std::function<void(unsigned)>& body) {
   int error = 0;
@@ -123,8 +123,8 @@ int run(Crew*& crew, unsigned count, const std::function<void(unsigned)>& body) 
 
 struct NoGuard {};  ///< for threads of the application
 
-/// Those of the calling thread's launches. The pointer outlives the object that ends them: objects
-/// of the program that are destroyed later may still launch and finalize.
+/// The threads of the calling thread's launches. The pointer outlives the object that ends them,
+/// because objects of the program that are destroyed later may still launch and finalize.
 thread_local constinit Crew* lanes_of_thread = nullptr;
 struct EndOfThread {
   bool noted = false;

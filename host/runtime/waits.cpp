@@ -18,12 +18,13 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using control::PeerEvent;
 
-/// Seconds of a wait until the first question; the next ones come after twice the time.
+/// Seconds until a wait asks the awaited PE for the first time; each next time comes after twice
+/// the time.
 constexpr double kFirstQuestion = 0.5;
 constexpr std::chrono::seconds kAnswerTime{2};
 /// If a record was not updated for this long, its wait is over.
 constexpr std::chrono::seconds kStale{3};
-/// This PE may store a word itself: its threads get this time when all other PEs have left.
+/// When all other PEs have left, threads of this PE may still store a word. They get this time.
 constexpr std::chrono::seconds kAloneTime{5};
 /// Kernels of a PE may still run while its host thread finalizes.
 constexpr double kKernelTime = 30;
@@ -77,7 +78,8 @@ void Waits::ask(int pe) {
   outside_.send(pe, std::as_bytes(std::span(&question, 1)));
 }
 
-/// A PE may be in no call of a host thread, and have a wait of device code.
+/// Answers which call this PE is in. A PE may be in no call of a host thread, and yet have a wait
+/// of device code.
 void Waits::answer(int pe) {
   Message mine{.kind = Kind::kAnswers,
                .n_threads = n_threads_.load(std::memory_order_relaxed),
@@ -136,8 +138,8 @@ bool Waits::look() {
                     ends_, [](const auto& end) { return Clock::now() - end.second.at < kStale; });
 }
 
-/// The wait has continued. Between the last two times at which that was seen, its condition was not
-/// met.
+/// Decides whether to end a wait that is still pending. Its condition was not met between the last
+/// two times at which its record changed.
 void Waits::judge(const abi::WaitRecord& wait, Seen& seen) {
   const double seconds = seconds_of(wait.waited);
   const std::string call(wait.call, strnlen(wait.call, sizeof(wait.call)));

@@ -1,8 +1,8 @@
 // The long waits of a PE, and the calls of the PEs that it waits for. Device code notes such waits
-// (abi::WaitRecord); the monitor's thread checks them. It asks the awaited PE which call it is in,
-// logs what a wait is for, and ends a wait for a PE that will not come. Host threads that wait in
-// the library ask on their own. Included by Pe. Invariant: news about a PE end a wait only if its
-// condition was not met after the news arrived.
+// (abi::WaitRecord), and the monitor's thread checks them. It asks the awaited PE which call it is
+// in, and logs the condition of the wait. It ends a wait for a PE that will not come. Host threads
+// that wait in the library ask themselves. Included by Pe. Invariant: news about a PE end a wait
+// only if its condition was not met after the news arrived.
 #pragma once
 
 #include <gshmem/abi/state.h>
@@ -29,13 +29,13 @@ class Waits {
     std::function<void(int pe, net::ByteView message)> send;
     /// Records a fault about PE `pe`, which ends all waits.
     std::function<void(const Error& error, int pe)> raise;
-    /// Collectives of all PEs, by numbers on which all agree: the one that a host thread of this PE
-    /// is in, 0 = none; and the last one that this PE has entered.
+    /// Collectives of all PEs, by numbers that are the same on all PEs. waits_in: the one that a
+    /// host thread of this PE is in, 0 = none. come_to: the last one that this PE has entered.
     struct Collective {
       std::uint64_t waits_in, come_to;
     };
     std::function<Collective()> collective;
-    /// Returns for how many seconds news of PE `pe` may be ahead of its puts.
+    /// Returns by how many seconds news about PE `pe` may overtake its puts.
     std::function<double(int pe)> lag;
   };
   /// All arguments outlive this object.
@@ -66,10 +66,11 @@ class Waits {
   void on_peer_news(const control::PeerNews& news);
 
   // Threads: any but the monitor's.
-  /// Logs that this PE's call has waited for `seconds`, for PE `pe` where that is known (else -1),
-  /// and which call that PE is in: it asks the PE, and waits a moment for the answer.
+  /// Logs that this PE's call has waited for `seconds`, for PE `pe` if that is known (-1
+  /// otherwise). It also logs which call that PE is in: it asks the PE, and waits a moment for the
+  /// answer.
   void warn(double seconds, int pe);
-  /// Returns what a wait was for that has taken too long; empty: unknown.
+  /// Returns the condition of a wait that has taken too long; empty: unknown.
   [[nodiscard]] std::string explain(const abi::FaultRecord& record) const;
 
  private:
@@ -83,7 +84,7 @@ class Waits {
   };
   /// The last answer of a PE.
   struct Place {
-    Time since{};  ///< known to be in this collective since then
+    Time since{};  ///< since when the PE is known to be in this collective
     Message message;
   };
   struct End {

@@ -76,8 +76,8 @@ void guard_call(const char* call, const Body& body) noexcept {
   });
 }
 
-/// The call has nothing to do, since there is no PE. Exit handlers and destructors that a forked
-/// child has inherited make such calls, too.
+/// Reports that the call has nothing to do, since there is no PE. Exit handlers and destructors
+/// that a forked child has inherited make such calls, too.
 inline void report_no_pe(const char* call) {
   const bool forked = process_forked_from().pe >= 0;
   GSHMEM_LOG(forked ? LogLevel::kDebug : LogLevel::kWarn, "%s", no_pe_text(call).c_str());

@@ -11,12 +11,12 @@ using namespace gshmem;
 
 namespace {
 
-// Numbers of CUDA's (driver_types.h).
+// These numbers are CUDA's (driver_types.h).
 constexpr int kCooperativeLaunch = 95, kMultiProcessorCount = 16;  // cudaDeviceAttr
 constexpr unsigned kCooperative = 2;                               // cudaLaunchAttributeID
 constexpr unsigned kMostAttributes = 32;
 
-/// The GPU of the calling thread's PE as the thread's current one.
+/// Makes the GPU of the calling thread's PE the thread's current one.
 class OnGpu {
  public:
   explicit OnGpu(Gpu* gpu) : gpu_(gpu) {
@@ -44,7 +44,7 @@ struct Kernel {
   const gshmemi_cuda* cuda;
 };
 
-/// Errors: what is wrong with the arguments, and GSHMEMX_ERROR_NOT_SUPPORTED in CPU mode.
+/// Errors: those of the arguments, and GSHMEMX_ERROR_NOT_SUPPORTED in CPU mode.
 Kernel kernel_of(const Pe& pe, const void* func, const Dim3& block) {
   require(func != nullptr, GSHMEMX_ERROR_INVALID_VALUE, "argument func is null");
   const unsigned long long threads = volume(block);
@@ -62,7 +62,8 @@ Kernel kernel_of(const Pe& pe, const void* func, const Dim3& block) {
   return {func, cuda};
 }
 
-/// Blocks that this PE can have resident at once. PEs that share a GPU get equal parts.
+/// Returns the number of blocks that this PE can have resident at once. PEs that share a GPU get
+/// equal parts.
 int largest_grid(const Pe& pe, const Kernel& kernel, const Dim3& block, std::size_t shared_bytes) {
   const gshmemi_cuda& cuda = *kernel.cuda;
   int device = 0, cooperative = 0, processors = 0, per_processor = 0;
@@ -78,7 +79,7 @@ int largest_grid(const Pe& pe, const Kernel& kernel, const Dim3& block, std::siz
   return per_processor * processors / pe.paths().pes_on_gpu();
 }
 
-/// The launch of `given` as a cooperative one, with a grid that fits.
+/// The configuration that launches `given` cooperatively, with a grid that fits.
 struct Launch {
   LaunchConfig config{};
   std::array<LaunchAttribute, kMostAttributes + 1> attributes{};
@@ -115,7 +116,7 @@ struct Launch {
   }
 };
 
-/// `step` on all PEs: the first of their statuses that is an error, in PE order.
+/// Runs `step` on all PEs. Returns the first of their statuses that is an error, in PE order.
 template <class Step>
 int on_all(Pe& pe, const char* call, const Step& step) {
   int mine = GSHMEMX_SUCCESS;
@@ -136,7 +137,7 @@ int launch(const char* call, const LaunchConfig* given, const void* func, void**
     Launch made;
     agreed = on_all(pe, call, [&] { made.prepare(pe, given, func); });
     if (agreed != GSHMEMX_SUCCESS) return;
-    // Again, so that nobody waits in a kernel for a PE that has none.
+    // The PEs agree again, so that no kernel waits for a PE whose launch has failed.
     agreed = on_all(pe, call, [&] {
       const gshmemi_cuda& cuda = *made.kernel.cuda;
       check(cuda, "cudaLaunchKernelExC", cuda.launch(&made.config, func, args));

@@ -1,6 +1,6 @@
-// The collective launches of include/gshmem/collective_launch.h as the library sees them, which is
-// built without CUDA's headers: types of its own have the layouts of CUDA's. Included by what
-// exports the functions, and by their tests.
+// The collective launches of include/gshmem/collective_launch.h as the library sees them. The
+// library is built without CUDA's headers, so its own types have the layouts of CUDA's. Included by
+// the code that exports the functions, and by their tests.
 #pragma once
 
 #include <gshmem/types.h>

@@ -46,7 +46,7 @@ int combine_on_host(const Caller& call, int handle, long double* dest, const lon
     }
     status = team_sync(call, Thread{}, handle);
     if (status != 0) break;
-    GSHMEM_ORDER(std::copy_n(sums.data(), piece.count, dest + at); continue;)  // it is no put
+    GSHMEM_ORDER(std::copy_n(sums.data(), piece.count, dest + at); continue;)  // this is not a put
     put(call, Thread{}, dest + at, sums.data(), piece, call.state.my_pe);
   }
   quiet(call);

@@ -36,15 +36,15 @@ struct gshmemx_thread_world {
 
 namespace {
 
-/// Returns the choice of GSHMEM_FAULT, even if other variables are invalid. With an invalid value
-/// of its own the default applies: the process ends.
+/// Returns the choice of GSHMEM_FAULT, even if other variables are invalid. If GSHMEM_FAULT itself
+/// is invalid, the default applies: the process ends.
 bool init_may_return() {
   std::optional<Error> bad;
   return Config::from_env(&bad).fault == abi::FaultPolicy::kReport;
 }
 
-/// NVSHMEM continues without a file for its messages, and so does a program that has set the file
-/// by NVSHMEM's variable.
+/// Opens the file for messages. Like NVSHMEM, it continues without the file if a program that has
+/// set it by NVSHMEM's variable names one that cannot be opened.
 void configure_log(const Config& config) {
   try {
     log_configure(config.log_level, config.log_file);
@@ -63,7 +63,8 @@ Config read_config(std::optional<Error>* bad = nullptr) {
   return config;
 }
 
-/// `rank` must be a rank of `world`; the call names it `argument`.
+/// Errors: GSHMEMX_ERROR_INVALID_VALUE if `rank` is not a rank of `world`; the text calls it
+/// `argument`.
 void require_rank(const char* call, const char* argument, int rank,
                   const gshmemx_thread_world& world) {
   require(rank >= 0 && rank < world.n_pes, GSHMEMX_ERROR_INVALID_VALUE,
@@ -120,8 +121,8 @@ bool founds_another(unsigned flags) {
   return flags == GSHMEMX_INIT_THREAD_PES || flags == GSHMEMX_INIT_WITH_UNIQUEID;
 }
 
-/// A thread that belongs to a PE is initialized; a thread that could found another PE of this
-/// process is not.
+/// Does this init only count one more user of a PE? It does if the thread belongs to a PE. A thread
+/// that can create another PE of this process must be bound to one.
 bool shares_its_pe(unsigned flags) { return !founds_another(flags) || gshmemi_ambient()->bound; }
 
 /// Init on a thread that has a PE must match that PE. Errors: GSHMEMX_ERROR_INVALID_VALUE, which
@@ -192,7 +193,7 @@ void init(unsigned flags, const gshmemx_init_attr_t* attr) {
     try {
       boot = make_bootstrap(flags, attr, options.config);
     } catch (const Error&) {
-      config_warn();  // they may be the reason
+      config_warn();  // the warnings may name the reason
       if (options.bad_config) throw Error(*options.bad_config);
       throw;
     }
@@ -293,7 +294,7 @@ int gshmemx_get_uniqueid(gshmemx_uniqueid_t* uniqueid) {
     try {
       bootstrap::make_uniqueid(uniqueid, read_config());
     } catch (const Error&) {
-      config_warn();  // they may be the reason
+      config_warn();  // the warnings may name the reason
       throw;
     }
   });

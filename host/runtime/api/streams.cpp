@@ -1,6 +1,6 @@
-// The exported functions of stream_functions.def: each is the function of the API without a stream,
-// but its call record is queued in the stream instead of being executed at once. Without streams
-// the calling thread executes it.
+// The exported functions of stream_functions.def. Each is the function of the API without a stream,
+// but its call record is queued in the stream instead of being executed at once. In CPU mode there
+// are no streams, and the calling thread executes the call.
 #include <gshmem/gshmem.h>
 
 #include <gshmem/device/api/api.h>
@@ -18,14 +18,14 @@ class InStream final : public device::HostOps {
  public:
   explicit InStream(gshmemx_stream_t stream)
       : stream_(stream), ambient_(*gshmemi_ambient()), usual_(ambient_.ops) {
-    GSHMEM_ORDER(if (!usual_) return;)  // it follows calls that are made, not records of them
+    GSHMEM_ORDER(if (!usual_) return;)  // the checker follows calls, not call records
     ambient_.ops = this;
   }
   ~InStream() { ambient_.ops = usual_; }
   InStream(const InStream&) = delete;
 
   std::uint64_t run(const device::Call& call) override {
-    ambient_.ops = usual_;  // for calls that are made from here
+    ambient_.ops = usual_;  // calls that are made from here use them
     Pe* const pe = current_pe();
     Gpu* const gpu = pe ? pe->gpu() : nullptr;
     const std::uint64_t answer =

@@ -74,10 +74,10 @@ class Gpu {
   virtual void pop_current() noexcept = 0;
   /// Makes this GPU current for as long as the returned object lives.
   [[nodiscard]] virtual std::shared_ptr<void> enter() = 0;
-  /// From now on, cudaMemset and cudaMemcpy on the heap have ended when they return, until the Gpu
-  /// is destroyed. Otherwise the CUDA runtime runs them in a stream, which a barrier of host
-  /// threads does not wait for. Puts after such a barrier could then be overwritten by an earlier
-  /// memset. Source: CUDA driver API, CU_CTX_SYNC_MEMOPS and CU_POINTER_ATTRIBUTE_SYNC_MEMOPS.
+  /// Makes cudaMemset and cudaMemcpy on the heap end before they return, until the Gpu is
+  /// destroyed. Otherwise the CUDA runtime runs them in a stream, for which a barrier of host
+  /// threads does not wait. Then an earlier memset could overwrite puts that come after such a
+  /// barrier. Source: CUDA driver API, CU_CTX_SYNC_MEMOPS and CU_POINTER_ATTRIBUTE_SYNC_MEMOPS.
   virtual void complete_memory_calls_on(void* heap) = 0;
   /// Returns the GPU whose memory is at an address; nothing for host memory. Errors:
   /// GSHMEMX_ERROR_NOT_SUPPORTED for managed memory, which moves.

@@ -29,9 +29,10 @@ int device_count(const CudaDriver& cuda) {
   return count;
 }
 
-/// Returns the device of the context that is current on this thread. Nothing: there is no context
-/// any more. The primary one is destroyed with its last user, as the PE of an earlier job may be,
-/// and stays current. Source: CUDA driver API, cuDevicePrimaryCtxRelease.
+/// Returns the device of the context that is current on this thread. Returns nothing if there is
+/// none, or if it has been destroyed but is still current. This happens to a primary context when
+/// its last user, such as the PE of an earlier job, releases it. Source: CUDA driver API,
+/// cuDevicePrimaryCtxRelease.
 std::optional<CUdevice> current_device(const CudaDriver& cuda) {
   CUcontext current = nullptr;
   GSHMEM_CU(&cuda, cuCtxGetCurrent, &current);
@@ -54,8 +55,9 @@ int choose_device(const CudaDriver& cuda, int device, int local_rank) {
   return current_device(cuda).value_or(local_rank % count);
 }
 
-/// The CUDA runtime uses only primary contexts, and kernels find their PE by it. An application
-/// that has made another context current would lose it. Errors: GSHMEMX_ERROR_NOT_SUPPORTED.
+/// Requires the current context to be a primary one. The CUDA runtime uses only primary contexts,
+/// and kernels find their PE by them. An application that has made another context current would
+/// lose it. Errors: GSHMEMX_ERROR_NOT_SUPPORTED.
 void require_primary(const CudaDriver& cuda) {
   const std::optional<CUdevice> device = current_device(cuda);
   if (!device) return;
@@ -305,9 +307,10 @@ class CudaGpu final : public Gpu {
       GSHMEM_CU(&cuda_, cuMemcpyHtoD, symbol, &state, sizeof(state));
     });
   }
-  /// Device registers are mapped as such, which needs CAP_SYS_ADMIN or the driver's
-  /// PeerMappingOverride. Ordinary memory that stands in for them cannot be (invalid argument) and
-  /// is mapped as memory. A real register is never mapped as memory, since it would be cached.
+  /// Maps device registers for the GPU. Real registers are mapped as I/O memory, which needs
+  /// CAP_SYS_ADMIN or the driver's PeerMappingOverride. For the ordinary memory of the soft NIC
+  /// this fails (invalid argument), and it is mapped as memory. A real register is never mapped as
+  /// memory, since it would be cached.
   Registers register_page(void* page, std::size_t bytes) {
     constexpr unsigned kFlags = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP;
     CUresult result = cuda_.cuMemHostRegister(page, bytes, kFlags | CU_MEMHOSTREGISTER_IOMEMORY);
@@ -334,14 +337,15 @@ class CudaGpu final : public Gpu {
     return {reinterpret_cast<void*>(mapped), is_memory};
   }
 
-  /// A new flag of a context ends all captures in it. The default stream shows captures that it
-  /// would interfere with, and does not harm them; nothing shows those of other streams. Source:
-  /// CUDA driver API, cuStreamIsCapturing.
+  /// Would a new flag of the context end a capture? It ends all captures in the context. A query of
+  /// the default stream shows captures with which that stream would interfere, and does not harm
+  /// them. No query shows captures of other streams. Source: CUDA driver API, cuStreamIsCapturing.
   [[nodiscard]] bool default_stream_disturbs_a_capture() const {
     CUstreamCaptureStatus status{};
     return is_capture_error(cuda_.cuStreamIsCapturing(CU_STREAM_LEGACY, &status));
   }
-  /// A flag that the application has set in the meantime stays set.
+  /// Restores the flags of the context. It does not clear a flag that the application has set in
+  /// the meantime.
   void restore_flags() noexcept {
     unsigned flags = 0;
     if (flag_is_ours_ && cuda_.cuCtxGetFlags(&flags) == CUDA_SUCCESS)

@@ -21,9 +21,9 @@ struct GridRequest {
 
 inline constexpr unsigned kGridThreads = 512;  ///< maximum number of threads of a block
 inline constexpr unsigned kGridBlocksPerSm = 2;
-/// This many calls, in as many streams, fit on a GPU at the same time with all their blocks. With
-/// more calls, one may have no block on some GPU, and then others wait for it there.
-/// GSHMEM_COLLECTIVE_BLOCKS makes each call smaller.
+/// The number of calls, in different streams, that fit on a GPU at the same time with all their
+/// blocks. With more calls, one of them may have no block on some GPU, while its blocks on other
+/// GPUs wait for it. GSHMEM_COLLECTIVE_BLOCKS makes each call smaller.
 inline constexpr unsigned kGridCallsAtOnce = 4;
 
 /// The reductions that have a kernel, each as ROW(OP, NAME, TYPE).

@@ -1,6 +1,6 @@
-// Collectives of host threads and streams between members that map each other: chooses the kernel
-// and the number of blocks for a call. All members decide alike, by the team, the operation and the
-// bytes.
+// Collectives of host threads and streams between members that map each other. It chooses the
+// kernel and the number of blocks for a call. All members make the same choice: it depends only on
+// the team, the operation and the bytes.
 #include "host/runtime/gpu/host_ops.h"
 
 #include <gshmem/device/collective/collective.h>

@@ -18,7 +18,7 @@ using device::CallKind;
 
 namespace {
 
-/// Does a grid execute the call, of which each block moves a part?
+/// Does a grid of several blocks execute the call, in which each block moves a part?
 bool is_in_parts(const Call& call) { return call.kind == CallKind::kTimed && call.blocks > 0; }
 
 }  // namespace
@@ -170,10 +170,10 @@ void CudaHostOps::launch(CUstream stream, const Call& call, const abi::DeviceSta
             nullptr);
 }
 
-/// Pageable memory must not be copied while a service kernel waits for the network. The driver
-/// would wait for the kernel with its lock held, and an executor that copies for that very kernel
-/// needs the lock (a get of 256 KiB over libfabric never ended). So all data passes through pinned
-/// memory of the library, and this thread waits only for the stream.
+/// Copies through pinned memory of the library, and waits only for the stream. Pageable memory must
+/// not be copied while a service kernel waits for the network. The driver would hold its lock while
+/// it waits for the kernel. An executor that copies for that kernel needs the same lock (a get of
+/// 256 KiB over libfabric never ended).
 template <class Chunk>
 void CudaHostOps::staged(std::size_t bytes, const Chunk& chunk) {
   for (std::size_t at = 0; at < bytes; at += kStagingBytes) {
@@ -290,8 +290,8 @@ int CudaHostOps::complete_status(const abi::DeviceState* context) {
 }
 
 std::uint64_t CudaHostOps::load(const void* address, std::size_t width) {
-  // Waits poll by this path. The mapping needs neither lock nor stream. Nothing orders such a load
-  // after copies that this PE has not completed, which OpenSHMEM permits.
+  // Waits poll in this way. The mapping needs neither lock nor stream. No order is guaranteed
+  // between such a load and copies that this PE has not completed, which OpenSHMEM permits.
   std::uint64_t offset = 0;
   if (mapping_ != nullptr && mapping_->holds(address, width, &offset))
     return mapping_->load(offset, width);
@@ -306,7 +306,7 @@ std::uint64_t CudaHostOps::load(const void* address, std::size_t width) {
   return value;
 }
 
-/// Kernels that run later take the calls that they have noted for complete.
+/// Makes kernels that run later regard the calls that they have noted as complete.
 void CudaHostOps::forget_calls(const CUstream* stream) {
   abi::Control* const control = state_.control;
   if (!control || !control->order) return;

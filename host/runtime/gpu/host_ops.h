@@ -50,7 +50,7 @@ class CudaHostOps final : public device::HostOps {
   std::uint64_t run_in(CUstream stream, const device::Call& call);
   void copy(void* dst, const void* src, std::size_t bytes);
   void zero(void* memory, std::size_t bytes);
-  /// Waits for the copies; complete() also for the network.
+  /// Waits for the copies. complete() also waits for the network.
   void finish();
   /// Waits for the host threads that are in a collective. A collective ends by itself, if necessary
   /// by a fault.
@@ -86,7 +86,7 @@ class CudaHostOps final : public device::HostOps {
   /// Completes everything that was started, and what kernels have posted to the queues of the
   /// context.
   void complete(const abi::DeviceState* context = nullptr);
-  /// All calls that are noted are complete (abi::OrderShadow): now, or when `stream` gets there.
+  /// Marks all noted calls as complete (abi::OrderShadow): now, or in the order of `stream`.
   void forget_calls(const CUstream* stream);
   /// Does what complete() does, but an error is returned, and no kernel traps.
   [[nodiscard]] int complete_status(const abi::DeviceState* context);
@@ -94,7 +94,7 @@ class CudaHostOps final : public device::HostOps {
   [[nodiscard]] std::uint64_t load(const void* address, std::size_t width);
   /// Has the service kernel execute the call, and returns its result.
   [[nodiscard]] std::uint64_t serve(const device::Call& call);
-  /// Does what serve() does, while calls of other threads continue: it waits for other PEs.
+  /// Does what serve() does, for a call that waits for other PEs: calls of other threads continue.
   [[nodiscard]] std::uint64_t serve_collective(const device::Call& call);
   void copy_async(void* dst, const void* src, std::size_t bytes, CUstream stream);
   void launch(CUstream stream, const device::Call& call, const abi::DeviceState& state,
@@ -105,8 +105,8 @@ class CudaHostOps final : public device::HostOps {
   template <class Chunk>
   void staged(std::size_t bytes, const Chunk& chunk);
   [[nodiscard]] bool on_gpu(const void* address) const;
-  /// Is it CUDA memory, or host memory that is registered with CUDA? Then it can be copied without
-  /// waiting.
+  /// Is the memory CUDA memory, or host memory that is registered with CUDA? Then a copy of it does
+  /// not wait.
   [[nodiscard]] bool is_known(const void* address) const;
   void require_stream(CUstream stream, const device::Call& call) const;
   void require_reached(const device::Call& call, const char* argument, const void* address) const;
@@ -141,8 +141,9 @@ class CudaHostOps final : public device::HostOps {
   CUmodule list_module_ = nullptr;
   CUfunction list_kernel_ = nullptr;
   bool has_list_kernel_ = false;
-  /// For lists that are too long for parameters. Their memory is of a pool of the library, null if
-  /// the GPU has no pools. A stream without kernels copies them there from pinned memory.
+  /// Memory for lists that are too long for the parameters of a kernel. It comes from the library's
+  /// own pool, null if the GPU has no pools. A stream without kernels copies the lists there from
+  /// pinned memory.
   CUmemoryPool list_pool_ = nullptr;
   CUstream upload_stream_ = nullptr;
   gshmemx_piece_t* pinned_list_ = nullptr;  ///< kMostUploaded pieces, under upload_mutex_

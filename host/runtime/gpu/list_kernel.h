@@ -1,7 +1,7 @@
 // The requests of the host to the kernel of lists of pieces; shared by list_ops.cpp and
-// list_kernel.cu. The pieces are parameters of the kernel: so a graph keeps them, and no memory has
-// to live until the kernel has ended. How many there may be depends on the version of cuda.h. The
-// pieces of longer lists are in GPU memory, unless a graph has to keep them.
+// list_kernel.cu. The pieces are parameters of the kernel. So a graph keeps them, and no memory has
+// to live until the kernel has ended. The maximum number of pieces depends on the version of
+// cuda.h. The pieces of longer lists are in GPU memory, unless a graph has to keep them.
 #pragma once
 
 #include "host/runtime/gpu/service.h"

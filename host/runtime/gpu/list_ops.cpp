@@ -1,8 +1,8 @@
-// Lists of pieces of host threads and streams. Neighbours in a list that are neighbours in the heap
-// on both sides become one piece. Mapped PEs are reached by the copy engine or by a kernel, as the
-// caller says; over a network the kernel posts the pieces, whose local sides must be memory that
-// the network reaches. Longer lists than the kernel's parameters hold are copied to GPU memory
-// first, except in a capture and over a network.
+// Lists of pieces of host threads and streams. Neighbours in a list that are adjacent in memory on
+// both sides become one piece. For mapped PEs the copy engine or a kernel moves the pieces, as the
+// caller chooses. Over a network the kernel posts the pieces, whose local memory the NIC must be
+// able to access. Lists that are longer than the kernel's parameters are first copied to GPU
+// memory, except in a capture and over a network.
 #include "host/runtime/gpu/host_ops.h"
 
 #include <gshmem/device/pe/p2p.h>
@@ -47,7 +47,7 @@ constexpr cuuint64_t kKeptBytes = 64 << 20;
 
 }  // namespace
 
-/// Older drivers refuse the parameters of the kernel.
+/// Loads the kernel, unless the driver is too old for its parameters.
 void CudaHostOps::load_list_kernel() {
   int version = 0;
   GSHMEM_CU(&cuda_, cuDriverGetVersion, &version);
@@ -57,8 +57,9 @@ void CudaHostOps::load_list_kernel() {
   has_list_kernel_ = true;
 }
 
-/// The pool is the library's own, so that it keeps memory between calls, and no allocation waits
-/// for kernels of the program: another stream's memory is reused only when it is free.
+/// Makes the memory pool. It is the library's own, so that it keeps memory between calls. No
+/// allocation waits for kernels of the program: memory of another stream is reused only when it is
+/// free.
 void CudaHostOps::prepare_uploads() {
   CUdevice device = 0;
   int has_pools = 0;
@@ -86,7 +87,8 @@ void CudaHostOps::prepare_uploads() {
   pinned_list_ = static_cast<gshmemx_piece_t*>(pinned);
 }
 
-/// A graph keeps the parameters of its kernels only.
+/// May a list be copied to GPU memory? Not in a capture: a graph keeps only the parameters of its
+/// kernels.
 bool CudaHostOps::uploads_in(CUstream stream) const {
   if (list_pool_ == nullptr) return false;
   CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;
@@ -115,8 +117,9 @@ bool CudaHostOps::is_named(const void* memory, std::size_t bytes) const {
          device::is_registered(state_, offset, bytes);
 }
 
-/// Calls `work(piece)` for the pieces of the list, merged where neighbours are. Neighbours in
-/// different memory stay two: a copy may not leave an allocation, nor an entry what its key covers.
+/// Calls `work(piece)` for the pieces of the list, and merges adjacent pieces. Pieces in different
+/// allocations are not merged: a copy may not cross an allocation, and an entry may not cross the
+/// memory of its key.
 template <class Work>
 void CudaHostOps::for_each_merged(const Call& call, const Work& work) const {
   gshmemx_piece_t last{};
@@ -134,7 +137,7 @@ void CudaHostOps::for_each_merged(const Call& call, const Work& work) const {
   if (last.bytes != 0) work(last);
 }
 
-/// Errors: as require_reached. Returns whether the copy engine can access all of them without
+/// Errors: those of require_reached. Returns whether the copy engine can access all pieces without
 /// waiting.
 bool CudaHostOps::require_list_reached(const Call& call) const {
   std::uintptr_t known = reinterpret_cast<std::uintptr_t>(state_.heap),
@@ -205,13 +208,14 @@ bool CudaHostOps::copy_batch(CUstream stream, std::vector<CUdeviceptr>& to,
   std::size_t first = 0, failed = 0;
   const CUresult result = cuda_.cuMemcpyBatchAsync(
       to.data(), from.data(), sizes.data(), sizes.size(), &attributes, &first, 1, &failed, stream);
-  // These are refusals, after which single copies are tried; what was copied is copied again.
+  // After these errors single copies are tried; pieces that were copied are copied again.
   if (result == CUDA_ERROR_NOT_SUPPORTED || result == CUDA_ERROR_INVALID_VALUE) return false;
   cuda_.check(result, "cuMemcpyBatchAsync");
   return true;
 }
 
-/// `total` counts the bytes of the pieces, for a mapped PE.
+/// Launches the kernel for one request. `total` is the number of bytes of all pieces, for a mapped
+/// PE.
 void CudaHostOps::launch_request(CUstream stream, ListRequest& request, std::uint64_t total) const {
   const Call& call = request.service.call;
   const bool mapped = device::is_mapped(state_, call.pe);
@@ -225,9 +229,9 @@ void CudaHostOps::launch_request(CUstream stream, ListRequest& request, std::uin
             mapped ? kListThreads : kPostingThreads, 1, 1, 0, stream, parameters, nullptr);
 }
 
-/// Launches the kernel for the first pieces of the pinned memory. They are in GPU memory when the
-/// kernel is launched. The copy waits neither for the stream nor for kernels: from pageable memory
-/// and in `stream` it could. Without memory the pieces are parameters.
+/// Launches the kernel for the first pieces of the pinned memory, after they were copied to GPU
+/// memory. The copy waits neither for the stream nor for kernels. From pageable memory, or in
+/// `stream`, it could wait. If there is no GPU memory, the pieces are parameters.
 void CudaHostOps::launch_uploaded(CUstream stream, ListRequest& request,
                                   std::uint32_t count) const {
   CUdeviceptr memory = 0;
@@ -291,8 +295,8 @@ void CudaHostOps::launch_list(CUstream stream, const Call& call, const IsWanted&
   launch_pieces();
 }
 
-/// A list of a host thread. The copy engine reaches mapped PEs, because a kernel may have to wait
-/// for kernels of the program that wait for this call.
+/// Executes a list of a host thread. For mapped PEs it uses the copy engine: a kernel might have to
+/// wait for kernels of the program that wait for this call.
 void CudaHostOps::run_list(const Call& call) {
   if (device::is_mapped(state_, call.pe)) {
     guarded([&] { copy_list(stream_, call); });
@@ -312,7 +316,7 @@ void CudaHostOps::run_list(const Call& call) {
   }
   if (!call.waits && !call.signal) return;
   complete();
-  // After a fault pieces may be missing that the signal would announce.
+  // After a fault some pieces may be missing, and the signal must not announce them.
   if (call.signal && __atomic_load_n(&state_.control->stop, __ATOMIC_ACQUIRE) == 0)
     (void)serve(signal_after(call));
 }

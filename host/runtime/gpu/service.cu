@@ -1,8 +1,8 @@
-// The service kernel: it executes one call record by the same device code that kernels use. It has
-// one block: of one thread for a host thread that waits, of more in a stream of the application. A
-// timed call may have several; the answer is that of the block which ends last.
-// Compiled to a fatbin that the library contains (host/CMakeLists.txt), and loaded with the driver
-// API.
+// The service kernel. It executes one call record by the same device code that kernels use. It has
+// one block: with one thread for a host thread that waits, with more threads in a stream of the
+// application. A timed call may have several blocks; its answer is that of the last block that
+// ends. Compiled to a fatbin that the library contains (host/CMakeLists.txt), and loaded with the
+// driver API.
 #include "host/runtime/gpu/service.h"
 
 #include "host/runtime/execute.h"

@@ -1,6 +1,6 @@
-// Call records in streams of the application. All work is done in the stream: nothing waits, no
-// memory is used that a later call reuses, and nothing is called that a capture refuses. The only
-// exception is a long list (list_ops.cpp), which waits until the copy engine has copied it.
+// Call records in streams of the application. All work is done in the stream. The calls do not
+// wait, use no memory that a later call reuses, and make no CUDA call that a capture refuses. The
+// only exception is a long list (list_ops.cpp), which waits until the copy engine has copied it.
 #include "host/runtime/gpu/host_ops.h"
 
 #include <gshmem/device/pe/p2p.h>
@@ -15,7 +15,7 @@ using device::CallKind;
 
 namespace {
 
-/// For mapped PEs the copy engine transfers larger sizes.
+/// The largest transfer to a mapped PE that a kernel makes. The copy engine makes larger ones.
 constexpr std::uint64_t kKernelBytes = 256 << 10;
 
 bool is_transfer(CallKind kind) {

@@ -6,7 +6,8 @@
 #define NVSHMEM_HOST_FN extern "C" GSHMEM_EXPORT
 #include <gshmem/compat/nvshmem.h>
 
-// Those whose types CUDA's headers have, where the library is built without.
+// These functions use types of CUDA's headers. Where the library is built without CUDA, its own
+// types replace them.
 #if !defined(CUDART_VERSION)
 #include "host/runtime/api/launch.h"
 
@@ -26,9 +27,10 @@ NVSHMEM_HOST_FN int nvshmemx_collective_launch_query_gridsize(const void* func, 
 }
 #endif
 
-// Names that NVIDIA's libnvshmem_device.a calls. Libraries have it linked in: PyTorch's
-// libtorch_nvshmem.so, which every `import torch` loads. They load with these, and may make calls
-// of the host. Their kernels know another device state, so the init that gives them theirs fails.
+// NVIDIA's libnvshmem_device.a uses these names. Some libraries contain it, such as PyTorch's
+// libtorch_nvshmem.so, which every `import torch` loads. With these symbols they can be loaded, and
+// may make host calls. Their kernels need another device state, so the init that would set it
+// fails.
 extern "C" {
 struct GshmemLibraryVersion {
   int major, minor, patch;

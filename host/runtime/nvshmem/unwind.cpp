@@ -1,7 +1,8 @@
-// Makes exceptions inside libgshmem work if libnvshmem_host was opened by dlopen. glibc 2.35 and
-// later lists for the unwinder the libraries that dlopen has loaded, from the opened library on. A
-// filter's filtee comes before it in that list. So an exception of libgshmem would not be caught,
-// and the process would end. Therefore its frames are registered here if that has happened.
+// Makes exceptions inside libgshmem work if libnvshmem_host was opened by dlopen. For the unwinder,
+// glibc 2.35 and later lists the libraries that dlopen has loaded, beginning with the opened
+// library. But the filtee of a filter library comes before the filter in that list. So an exception
+// of libgshmem would not be caught, and the process would end. Therefore this file registers the
+// frames of libgshmem in that case.
 #include <dlfcn.h>
 #include <link.h>
 
