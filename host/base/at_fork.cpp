@@ -71,8 +71,8 @@ bool watch_forks() noexcept {
   static const bool watched = ::pthread_atfork(prepare, release, in_child) == 0;
   return watched;
 }
-/// Runs when the library is loaded, since a child must not wait for a thread that it lacks to
-/// finish this.
+/// Runs when the library is loaded. If the first use did it, a fork could happen meanwhile, and its
+/// child would wait for a thread that it does not have.
 [[maybe_unused]] const bool at_load = watch_forks();
 
 std::atomic<std::uint64_t>* word_of(int fd) noexcept {

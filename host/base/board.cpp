@@ -16,7 +16,7 @@
 namespace gshmem {
 namespace {
 
-/// The interval at which `interrupted` is asked; it need not wake the waiter.
+/// The interval at which `interrupted` is called. An interruption need not wake the waiter.
 constexpr double kLookSeconds = 0.01;
 
 /// Chunk numbers are truncated to a word; their distance is small.
@@ -151,7 +151,8 @@ Board::Waited Board::wait(const std::atomic<std::uint32_t>& word, const Deadline
   }
   for (;;) {
     const bool stop = interrupted(), late = deadline.passed();
-    // Checked again, since the cause of the interruption may be that this wait had ended before.
+    // The word is checked again: this wait may have ended before the interruption, and may have
+    // caused it.
     if (reached(word.load(std::memory_order_acquire), number_)) return Waited::kDone;
     if (stop) return Waited::kInterrupted;
     if (late) return Waited::kTimeout;

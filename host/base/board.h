@@ -31,7 +31,7 @@ class Board {
   void bring(const void* data, std::size_t left);
 
   enum class Waited { kDone, kInterrupted, kTimeout };
-  /// Waits until all ranks have contributed their chunk. `interrupted` is asked every few
+  /// Waits until all ranks have contributed their chunk. It calls `interrupted` every few
   /// milliseconds.
   [[nodiscard]] Waited await_all(const Deadline& deadline,
                                  const std::function<bool()>& interrupted) const;

@@ -43,7 +43,7 @@ template <class T>
 
 }  // namespace gshmem
 
-/// Gives the enumeration `Type` its words, those of the enumerators named.
+/// Defines the words of the enumeration `Type`: they are derived from the enumerators given.
 #define GSHMEM_WORDS(Type, ...)                                           \
   [[maybe_unused]] constexpr auto choices_of(Type) {                      \
     using enum Type;                                                      \

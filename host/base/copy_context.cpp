@@ -11,7 +11,8 @@
 namespace gshmem {
 namespace {
 
-/// From this size on the driver uses the copy engine on its own (H100, driver 580: from 28 KiB on).
+/// The size from which the driver itself chooses the copy engine (H100, driver 580: from 28 KiB
+/// on).
 constexpr std::size_t kByEngine = 32 * 1024;
 
 template <class Word>

@@ -11,7 +11,7 @@ namespace {
 constexpr int kCudaVersion = 12000;
 static_assert(CUDA_VERSION >= kCudaVersion, "gshmem needs the CUDA toolkit 12.0 or newer");
 
-/// Is this error a leftover of earlier work? Every later call into the context returns it. Source:
+/// Is this an error of earlier work? Then every later call into the context returns it. Source:
 /// CUDA driver API, CUresult: "leaves the process in an inconsistent state".
 bool is_of_earlier_work(CUresult result) {
   switch (result) {

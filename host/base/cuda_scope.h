@@ -41,8 +41,8 @@ class CudaScope {
   const CaptureRelaxed relaxed_;
 };
 
-/// For destructors: runs `work` in the context. If the context is gone, `work` does not run; the
-/// context took with it what `work` would release.
+/// For destructors: runs `work` in the context. If the context is gone, `work` does not run,
+/// because the objects that it would release are gone, too.
 template <class Work>
 void in_context_if_there(const CudaDriver& cuda, CUcontext context, const Work& work) noexcept {
   try {
@@ -52,8 +52,8 @@ void in_context_if_there(const CudaDriver& cuda, CUcontext context, const Work& 
   }
 }
 
-/// Was the call refused because of a capture? When it is repeated after the capture, it returns its
-/// answer.
+/// Was the call refused because of a capture? After the capture, a repeated call returns its real
+/// result.
 inline bool is_capture_error(CUresult result) {
   return result >= CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED &&
          result <= CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;

@@ -35,8 +35,8 @@ class Error : public std::runtime_error {
   Where where_;
 };
 
-/// A status that a call which the specification allows may return, such as that of
-/// GSHMEM_TEAM_INVALID. The log has it as a warning.
+/// An error of a call that the specification allows, such as a call with GSHMEM_TEAM_INVALID. It is
+/// logged as a warning.
 class Answer final : public Error {
  public:
   // The front end of nvcc 13.0 ends with an internal error at `using Error::Error`.

@@ -27,7 +27,7 @@ namespace gshmem {
 
 /// Returns the number at the start of `text`, or nothing when there is none.
 [[nodiscard]] std::optional<std::int64_t> leading_number(std::string_view text);
-/// Returns "0-3,8" as a set.
+/// Parses a list of CPUs, such as "0-3,8".
 [[nodiscard]] std::set<int> cpu_list(const std::string& text);
 
 }  // namespace gshmem

@@ -18,7 +18,8 @@ using Digest = std::array<std::byte, 32>;
 void require_libcrypto(const char* who);
 /// Returns false if libcrypto cannot be loaded.
 [[nodiscard]] bool has_libcrypto();
-/// Takes the same time wherever the two differ, so an attacker learns nothing from the time.
+/// Compares two digests. The time does not depend on where they differ, so an attacker learns
+/// nothing from it.
 [[nodiscard]] bool same_digest(const Digest& a, std::span<const std::byte> b);
 
 }  // namespace gshmem

@@ -32,8 +32,8 @@ constexpr const char* kLabels[] = {"", "ERROR", "WARN", "INFO", "DEBUG"};
 std::atomic<LogLevel> g_level{LogLevel::kWarn};
 std::atomic<int> g_fd{STDERR_FILENO};
 constinit std::mutex g_mutex;  ///< taken by log_configure
-/// Runs when the library is loaded, since a child must not wait for a thread that it lacks to do
-/// this.
+/// Runs when the library is loaded. If the first use did it, a fork could happen meanwhile, and its
+/// child would wait for a thread that it does not have.
 [[maybe_unused]] const bool held_over_forks = (hold_over_forks(g_mutex), true);
 thread_local int t_pe = -1;
 

@@ -23,7 +23,7 @@ struct MemoryBound {
   }
 };
 [[nodiscard]] MemoryBound memory_bound(std::uint64_t machine, std::optional<std::uint64_t> group);
-/// Returns that of this process and machine.
+/// Returns the bound for this process on this machine.
 [[nodiscard]] MemoryBound memory_bound();
 /// Returns the bytes of the machine's memory, with its swap space.
 [[nodiscard]] std::uint64_t machine_memory();

@@ -1,5 +1,5 @@
-// Random bits that nobody can guess, for keys, names of sockets, and words that identify a job's
-// letters. Included by code that other processes can reach.
+// Random bits that cannot be guessed, for keys, names of sockets, and words that identify the
+// messages of a job. Included by code that other processes can reach.
 #pragma once
 
 #include "host/base/error.h"

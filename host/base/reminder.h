@@ -14,7 +14,7 @@ class Reminder {
   explicit Reminder(double first = kSeconds) : seconds_(first) {}
   /// Returns how long the wait has taken when it is reported next.
   [[nodiscard]] double seconds() const { return seconds_; }
-  /// Returns the time until then, more than 0.
+  /// Returns the time until the next report, more than 0.
   [[nodiscard]] double seconds_left() const { return std::max(seconds_ - waited(), 1e-3); }
   [[nodiscard]] bool due() const { return waited() >= seconds_; }
   void next() { seconds_ = std::max(kSeconds, 2 * seconds_); }

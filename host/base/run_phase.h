@@ -28,7 +28,7 @@ inline int remoteness(int code) {
 }
 
 /// Throws when the phase failed on any PE. It throws this PE's own error, unless that is only the
-/// effect of another PE's. The text of another PE's begins with `failed`.
+/// effect of another PE's error. The text of another PE's error begins with `failed`.
 inline void check_reports(const std::vector<PhaseReport>& reports, int me,
                           const char* failed = "init failed") {
   const PhaseReport* cause = nullptr;

@@ -29,11 +29,11 @@ Registry& registry() {
   static Registry instance;
   return instance;
 }
-/// Runs when the library is loaded, since a child must not wait for a thread that it lacks to make
-/// it.
+/// Runs when the library is loaded. If the first use did it, a fork could happen meanwhile, and its
+/// child would wait for a thread that it does not have.
 [[maybe_unused]] const Registry& made_at_load = registry();
 
-/// Returns what stopped a reservation that failed with `error`, and the way out if it is a limit.
+/// Returns why a reservation failed with `error`, and what to do if a limit is the cause.
 std::string no_addresses_text(std::uint64_t bytes, int error) {
   std::string text = strprintf("cannot reserve %s of addresses: %s", size_text(bytes).c_str(),
                                std::strerror(error));

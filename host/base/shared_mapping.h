@@ -11,8 +11,8 @@
 
 namespace gshmem {
 
-/// The pieces of a segment, one after another there, and mapped `stride` apart. Between them are
-/// addresses without memory, which take nothing, not even in a core dump.
+/// The pieces of a segment. In the segment they are contiguous; they are mapped `stride` apart. The
+/// addresses between them have no memory, and take no space, not even in a core dump.
 struct Pieces {
   std::uint64_t bytes, stride, count;
 };

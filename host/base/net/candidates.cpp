@@ -25,7 +25,8 @@ bool any(const Candidates& host, const Predicate& predicate) {
   return std::ranges::any_of(host, [&](const Candidate& c) { return c.valid && predicate(c); });
 }
 
-/// Lower is better. The last value decides between networks that all hosts are on.
+/// The rank of an address; a lower one is better. The last value decides between networks that all
+/// hosts are on.
 using Rank = std::array<std::size_t, 3>;
 enum Reach : std::size_t { kEveryHost, kSomeHosts, kNotUnique };
 

@@ -1,8 +1,9 @@
 // Lets the two sides of a new connection prove to each other that they know the same secret. Each
 // side sends a nonce and answers the other's nonce by an HMAC over both, so the secret is not sent.
-// Of a unique id that was made without libcrypto each side shows its half instead. The called side
-// proves itself first, so that a stranger in its place does not get in. Included by both sides.
-// Data after the greeting is neither encrypted nor authenticated (docs/security.md).
+// If a unique id was made without libcrypto, each side sends its half of the secret instead. The
+// called side proves itself first, so that a stranger in its place does not get the caller's proof.
+// Included by both sides. Data after the greeting is neither encrypted nor authenticated
+// (docs/security.md).
 #pragma once
 
 #include "host/base/hmac.h"
@@ -24,8 +25,8 @@ struct Secret {
 
 enum class Side : char { kCalled = 'c', kCaller = 'r' };
 
-/// The proof that `side` knows `secret`. `hello` has the caller's
-/// nonce; `nonce` is that of the called side.
+/// Returns the proof that `side` knows `secret`. `hello` has the caller's nonce; `nonce` is that of
+/// the called side.
 [[nodiscard]] inline Digest proof_of(Side side, const Secret& secret, const Frame& hello,
                                      const Cookie& nonce) {
   if (secret.shown) {

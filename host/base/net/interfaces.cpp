@@ -40,7 +40,7 @@ class NameFilter {
   std::vector<std::string_view> words_;
 };
 
-/// Lower is better.
+/// Returns the rank of an interface; a lower one is better.
 int rank_of(const Interface& interface) {
   int rank = interface.address.family == Endpoint::Family::kIpv4 ? 0 : 1;
   for (const char* bridge : {"docker", "virbr", "br-", "veth", "cni", "lxc"}) {

@@ -52,7 +52,7 @@ class Reception {
   /// Returns when serve must be called even if no event occurs; -1 = never.
   [[nodiscard]] int poll_ms() const;
 
-  /// No more callers are expected.
+  /// Stops listening: no more callers are expected.
   void close();
   [[nodiscard]] bool listens() const { return !listeners_.empty(); }
   /// Returns what has kept this process from accepting a caller just now.

@@ -233,8 +233,8 @@ Attempt connect_to(const Endpoint& endpoint, const Deadline& deadline) {
   socklen_t bytes = sizeof error;
   check_errno(getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &error, &bytes), "getsockopt");
   if (error != 0) return {{}, error};
-  // If nobody listens, a connection to an ephemeral port of this host can connect to itself.
-  // Such a connection ends by a reset: in TIME_WAIT it would keep the port from the listener.
+  // If no process listens, a connection to an ephemeral port of this host can connect to itself. It
+  // is closed by a reset: in TIME_WAIT it would prevent a listener from using the port.
   if (local_endpoint(fd) == endpoint) {
     const linger reset{.l_onoff = 1, .l_linger = 0};
     check_errno(setsockopt(fd.get(), SOL_SOCKET, SO_LINGER, &reset, sizeof reset), "setsockopt");

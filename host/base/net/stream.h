@@ -49,8 +49,8 @@ class Stream {
   [[nodiscard]] std::string reason() const;
   [[nodiscard]] int other_version() const { return other_version_; }
   [[nodiscard]] const Fd& fd() const { return fd_; }
-  /// Takes the connection out of this object. Only the frames that it has returned were read, and
-  /// no byte more.
+  /// Takes the connection out of this object. The object has read only the frames that it has
+  /// returned, and no byte after them.
   [[nodiscard]] Fd take_fd() && { return std::move(fd_); }
 
  private:
