@@ -16,7 +16,7 @@ std::vector<Endpoint> agree_on_addresses(Collectives& ranks, HostGroup& group,
     Candidates addresses{};
     char name[128] = "";
   } mine;
-  // Is thrown after the collective, so that the other PEs do not wait.
+  // It is thrown after the collective, so that the other PEs do not wait.
   std::optional<Error> failure;
   try {
     const std::vector<Interface> interfaces = net::list_interfaces();

@@ -59,7 +59,7 @@ class HostCollectives final : public Collectives {
   /// Describes which bytes of a PE's data are for PE r: `bytes` bytes at offset r * `step`.
   struct Part {
     std::size_t step, bytes;
-    /// The bytes of the part that are in the chunk of `size` bytes at offset `at`, relative to the
+    /// The range of the part that is in the chunk of `size` bytes at offset `at`, relative to the
     /// start of the chunk.
     struct Span {
       std::size_t begin, end;
@@ -81,8 +81,8 @@ class HostCollectives final : public Collectives {
   [[nodiscard]] Board::Waited ask_who_is_missing();
   [[nodiscard]] bool one_host() const { return group_.n_nodes() == 1; }
 
-  /// The head of a result on the board. It is followed by one row of `width` bytes per PE, or by a
-  /// single row if `alike` is set.
+  /// The head of a result on the board. One row of `width` bytes per PE follows it, or a single row
+  /// if `alike` is set.
   struct ResultHead {
     std::uint64_t width, alike;
   };

@@ -26,8 +26,8 @@ struct Contact {
   net::Cookie cookie{};
 };
 
-/// How long a connection may take while there are other addresses to try. A network that two hosts
-/// have in common may be silent.
+/// Time limit for one address while there are other addresses to try. Two hosts may have a network
+/// in common that drops all packets.
 constexpr double kAttemptSeconds = 3;
 
 /// Number of unanswered probes before the connection ends; silence_limit assumes it.
@@ -147,7 +147,7 @@ std::vector<Link> connect_hosts(Collectives& ranks, const HostGroup& group,
   }
   Contact mine;
   std::vector<Fd> listeners;
-  // Is thrown after the collective, so that the other PEs do not wait.
+  // It is thrown after the collective, so that the other PEs do not wait.
   std::optional<Error> failure;
   try {
     if (!expected.empty()) {

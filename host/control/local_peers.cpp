@@ -24,7 +24,7 @@ namespace gshmem::control {
 namespace {
 
 constexpr int kRetryMs = 10;  // when a mailbox is full, or too many descriptors are in flight
-// Interval at which set_stopped()'s function is asked; it need not wake this thread.
+// Interval at which the function of set_stopped() is called. Its event need not wake this thread.
 constexpr int kLookMs = 50;
 constexpr double kGoneSeconds = 1;  // time limit for notifying all PEs of the host
 

@@ -28,7 +28,8 @@ constexpr std::chrono::milliseconds kDepartureTime{500}, kDeathTime{100};
 constexpr double kCauseSeconds = 0.1;
 /// Time limit for telling other PEs why this PE ends.
 constexpr std::chrono::milliseconds kReportTime{1000};
-/// Number of ends that are passed on; more are not needed, since one is the first.
+/// Number of detected ends that are sent to other PEs. More are not needed: one of them is the
+/// first.
 constexpr std::size_t kMaxSeen = 4;
 
 /// A reset shows that the process has ended, as a close does. Any other error comes from the
@@ -275,15 +276,15 @@ void Monitor::peer_gone(Peer& peer, PeerEvent event) {
                                  .number = static_cast<std::uint64_t>(seconds),
                                  .rank = peer.pe,
                                  .detail = static_cast<std::uint32_t>(event)}));
-    // The neighbour notifies the PEs that are not neighbours.
+    // Only a neighbour of that PE notifies the PEs that are not neighbours.
   } else if (tree_.is_neighbour(peer.pe)) {
     if (leaving_) return others_ == Others::kStay ? tree_.gone(peer.pe, event) : void();
     ends_.add({peer.pe, event, now + kDepartureTime});
   }
 }
 
-/// A peer has detected the end of another PE. This PE may detect it soon, too, or the peer sends an
-/// explanation.
+/// Notes that a peer has detected the end of another PE. This PE may detect it soon, too, or the
+/// peer sends an explanation.
 void Monitor::note_seen(const net::FrameHeader& header) {
   if (header.rank == me_ || leaving_) return;
   ends_.add({header.rank, static_cast<PeerEvent>(header.detail), Clock::now() + kDeathTime,

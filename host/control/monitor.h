@@ -116,7 +116,7 @@ class Monitor {
   Fd wake_;
   std::mutex mutex_;
   std::vector<Request> requests_;
-  std::condition_variable reported_;  ///< guards has_reported_, with mutex_
+  std::condition_variable reported_;  ///< notified when has_reported_ changes; uses mutex_
   bool has_reported_ = false;
   std::thread thread_;
 };

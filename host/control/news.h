@@ -24,7 +24,7 @@ struct PeerNews {
   int status = 0;        ///< kExited: exit status; kUnreachable: seconds since its last answer
 };
 
-/// Does the job go on? Then only calls that need that PE end.
+/// Does the job continue? Then only calls that need that PE end.
 [[nodiscard]] constexpr bool is_end_of_one(PeerEvent event) {
   return event == PeerEvent::kLeft || event == PeerEvent::kFinalizes;
 }

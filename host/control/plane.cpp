@@ -32,8 +32,8 @@ Plane::Plane(bootstrap::Bootstrap& boot, const Config& config, Callbacks callbac
 
 Plane::~Plane() { monitor_->leave(); }
 
-/// Half of the timeout, so that a PE that gives up still reaches the others in the report that
-/// follows.
+/// The time limit is half of the timeout, so that a PE that gives up can still take part in the
+/// report that follows.
 double Plane::connect_seconds() const { return config_.bootstrap_timeout / 2; }
 
 void Plane::connect_local_peers(bootstrap::Bootstrap& boot) {
@@ -43,7 +43,7 @@ void Plane::connect_local_peers(bootstrap::Bootstrap& boot) {
   };
   const std::string identity = host_identity();
   Greeting mine{net::cookie_of(identity), {}};
-  // Is thrown after the collective, so that the other PEs do not wait.
+  // It is thrown after the collective, so that the other PEs do not wait.
   std::optional<Error> failure;
   try {
     mine.contact = local_.open();

@@ -1,8 +1,8 @@
-// The control plane: what connects the PEs of a job before any data path exists. It knows which PEs
-// share a host, runs the collectives of host threads, and detects PEs that have died. Included by
-// the runtime and by tests that need a job. A bootstrap exchanges the first addresses of the PEs,
-// and everything after that uses the plane. Inside a host the plane uses shared memory and Unix
-// sockets. Between hosts it uses TCP connections that form a cube.
+// The control plane connects the PEs of a job before any data path exists. It knows which PEs share
+// a host, runs the collectives of host threads, and detects PEs that have died. Included by the
+// runtime and by tests that need a job. A bootstrap exchanges the first addresses of the PEs, and
+// everything after that uses the plane. Inside a host the plane uses shared memory and Unix
+// sockets. Between hosts it uses TCP connections that form a hypercube.
 #pragma once
 
 #include "bootstrap/bootstrap.h"

@@ -13,8 +13,8 @@ using net::FrameKind;
 
 constexpr int lowest_bit(int node) { return node & -node; }
 
-/// The hosts whose number differs from `node` in one bit, ascending. The first `below` of `higher`
-/// are below `node` in the tree.
+/// The neighbours of host `node` in the hypercube: hosts whose number differs from `node` in one
+/// bit, ascending. The first `below` of `higher` are below `node` in the tree.
 struct Cube {
   std::vector<int> lower, higher;
   std::size_t below = 0;
@@ -32,14 +32,15 @@ Cube cube_around(int node, int n_nodes) {
   return cube;
 }
 
-/// The hosts from `node` up to this number, exclusive, are `node` and the hosts below it.
+/// Returns the end of a subtree: hosts from `node` up to it, exclusive, are `node` and the hosts
+/// below it.
 int end_of_branch(int node, int n_nodes) {
   return node == 0 ? n_nodes : std::min(node + lowest_bit(node), n_nodes);
 }
 
-/// Returns a host that has a link to `from` and is one bit nearer to `to`. At least one bit can be
-/// changed to give the number of an existing host: each bit that is set, and any bit once all
-/// others are as in `to`.
+/// Returns a host that has a link to `from`, and whose number differs from `to` in one bit less.
+/// There is always such a host: to set a bit to 0 gives an existing host, and so does any bit once
+/// all other bits are as in `to`.
 int step_towards(int to, int from, int n_nodes) {
   int bit = lowest_bit(from ^ to);
   while (((from ^ to) & bit) == 0 || (from ^ bit) >= n_nodes) bit <<= 1;

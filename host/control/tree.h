@@ -1,13 +1,13 @@
 // The protocol between PEs for host collectives, news, alltoall parts and messages. It uses no
 // sockets itself. Included by the monitor and its tests. The PEs of a host are below its first PE,
-// the leader. The leaders are linked as the corners of a cube: two leaders are linked if the
-// numbers of their hosts differ in one bit. Frames that are addressed to a PE use all these links,
-// so that no host forwards more than the others. Some of the links form the tree: a host's parent
-// has the same number without its lowest set bit. The root is PE 0. A host contributes the data of
-// its PEs to a collective as one block. It forwards one block that joins its own and those of the
-// hosts below. A block whose rows are all equal is stored as one row. So a barrier, or an agreement
-// on a value that all PEs share, costs a few bytes per link. Invariant: a PE receives frames from
-// its parent in the order in which the root decided. So a result arrives before the news that PEs
+// the leader. The leaders form a hypercube: two leaders are linked if the numbers of their hosts
+// differ in one bit. Frames that are addressed to a PE use all these links, so that no host
+// forwards more than the others. Some of the links form the tree: a host's parent has the same
+// number without its lowest set bit. The root is PE 0. A host contributes the data of its PEs to a
+// collective as one block. It forwards one block that joins its own block and those of the hosts
+// below. A block whose rows are all equal is stored as one row. So a barrier, or an agreement on a
+// value that all PEs share, costs a few bytes per link. Invariant: a PE receives frames from its
+// parent in the order in which the root sent them. So a result arrives before the news that PEs
 // which already had the result have left. Parts and messages take other paths: a PE leaves only
 // after its parts and messages have arrived.
 #pragma once
@@ -27,7 +27,7 @@ namespace gshmem::control {
 struct Neighbours {
   int parent = -1;  ///< -1 = this PE is the root
   std::vector<int> children;
-  std::vector<int> across;  ///< further neighbours, to which all news but departures is sent
+  std::vector<int> across;  ///< other neighbours, to which all news but departures is sent
 };
 [[nodiscard]] Neighbours neighbours_of(const HostGroup& group);
 /// Returns all PEs in the order in which their rows reach the root.
@@ -52,7 +52,7 @@ class Tree {
   /// On leaders, takes the contribution of their host to collective `number`; all hosts count
   /// collectives alike. On all PEs, takes a part or a message.
   void contribute(const net::Frame& frame);
-  /// This PE's timeout for collective `number` has passed.
+  /// Handles the event that this PE's timeout for collective `number` has passed.
   void expired(std::uint64_t number);
   /// Takes a frame from `from`: the parent or a child, or for a part or a message any PE with a
   /// link.
