@@ -23,8 +23,9 @@ class Bootstrap : public Collectives {
  public:
   [[nodiscard]] virtual const char* name() const noexcept = 0;  ///< "pmix", "mpi", "uid", ...
 
-  /// `lost(why)` is called on a thread of its own when the launcher no longer watches over the job,
-  /// until `lost` is replaced. Threads: one at a time.
+  /// Sets a function. `lost(why)` is called on a separate thread when the connection to the
+  /// launcher is lost, so that it no longer monitors the job, until `lost` is replaced. Threads:
+  /// one at a time.
   virtual void on_lost(std::function<void(const std::string& why)> /*lost*/) {}
   /// Called when all ranks have synchronized; only abort() is used afterwards. Releases what the
   /// exchange of data needed.
@@ -61,9 +62,9 @@ struct Launcher {
 /// their number.
 [[nodiscard]] std::string cannot_join(const Launcher& launcher, Config::Lookup lookup,
                                       void* context);
-/// Under torchrun rank 0 listens on the port that is this far from MASTER_PORT: above it, or below
-/// it if that port would be out of range. PyTorch's store uses MASTER_PORT itself, and jobs on the
-/// same host use the next ports.
+/// The port on which rank 0 listens under torchrun is MASTER_PORT plus this number, or minus it if
+/// the sum would be out of range. PyTorch's store uses MASTER_PORT itself, and jobs on the same
+/// host use the next ports.
 inline constexpr int kTorchrunPortOffset = 119;
 
 [[nodiscard]] std::unique_ptr<Bootstrap> create_single();

@@ -53,7 +53,7 @@ struct Pending {
 };
 
 // The reference is shared: after a timeout the caller has returned while PMIx's thread still holds
-// the other reference. That one is passed through the library as a copy on the heap.
+// the other reference. The library carries that one as a pointer to a copy on the heap.
 using PendingRef = std::shared_ptr<Pending>;
 
 std::unique_ptr<PendingRef> claim(void* callback_data) {

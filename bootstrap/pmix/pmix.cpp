@@ -203,7 +203,7 @@ class Pmix final : public Bootstrap {
       if (answer.status == PMIX_ERR_TIMEOUT) time_out(operation, {r});
     }
     next_value.reset();
-    // This is a name and orders nothing.
+    // This number is only a name, and orders nothing.
     values_exchanged.store(number + 1, std::memory_order_relaxed);
     for (int r = 0; r < size_; ++r, recv += bytes) {
       const Answer& answer = answers[static_cast<std::size_t>(r)];
@@ -230,7 +230,8 @@ class Pmix final : public Bootstrap {
     std::memcpy(recv, value.data() + sizeof(found), bytes);
   }
 
-  /// After a failed fence the value has been put already: stores lose a value that is put twice.
+  /// After a failed fence the value has been put already. It is not put again: stores lose a value
+  /// that is put twice.
   void put(std::uint64_t number, const std::byte* data, std::size_t bytes) {
     std::vector<char> copy(sizeof(number) + bytes);  // PMIx takes a non-const pointer
     std::memcpy(copy.data(), &number, sizeof(number));
@@ -266,8 +267,9 @@ class Pmix final : public Bootstrap {
     check(status, std::string("bootstrap ") + operation + ": PMIx_Fence");
   }
 
-  /// Returns the ranks whose next value the server does not have: they have not come to the fence.
-  /// None if it has no value at all, not even this rank's, since it does not answer then.
+  /// Returns the ranks whose next value the server does not have: they have not entered the fence.
+  /// Returns no rank if the server has no value at all, not even this rank's, since it does not
+  /// answer then.
   [[nodiscard]] std::vector<int> ranks_without_value() const {
     const std::string key = key_of(values_exchanged.load(std::memory_order_relaxed));
     std::vector<pmix_proc_t> all;

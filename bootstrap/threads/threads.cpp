@@ -54,7 +54,7 @@ class ThreadRank final : public Bootstrap {
   }
 
  private:
-  /// Returns missing threads that have left.
+  /// Returns the missing ranks whose threads have left.
   [[nodiscard]] std::vector<int> departed() const {
     std::vector<int> ranks = board_.missing(board_.number());
     std::erase_if(ranks, [this](int rank) { return !board_.departed(rank); });

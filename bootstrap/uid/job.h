@@ -16,8 +16,8 @@ class Job {
   /// `where` is added to errors about missing ranks, for example the address of the root service.
   explicit Job(std::string where = {}) : where_(std::move(where)) {}
 
-  /// Adds a rank that has proved that it belongs to this job, by its kHello. A JobFailure has the
-  /// reason for a refusal. The first rank fixes the size of the job.
+  /// Adds a rank by its kHello. The rank has proved that it belongs to this job. A JobFailure has
+  /// the reason for a refusal. The first rank sets the size of the job.
   [[nodiscard]] JobFailure join(const net::Frame& hello);
   void contribute(int rank, const net::Frame& contribution);
   void leave(int rank);

@@ -263,7 +263,8 @@ RootRegistry& RootRegistry::get() {
   static RootRegistry registry;
   return registry;
 }
-/// A child must not wait for a thread that it lacks to make it.
+/// Runs when the library is loaded. If the first use did it, a fork could happen meanwhile, and its
+/// child would wait for a thread that it does not have.
 [[maybe_unused]] static const RootRegistry& made_at_load = RootRegistry::get();
 
 RootRegistry::~RootRegistry() {

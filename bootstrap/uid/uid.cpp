@@ -288,7 +288,8 @@ std::string list_of(const std::vector<Endpoint>& endpoints) {
   return text;
 }
 
-/// Other users of this host are refused if the kernel shows the user of a caller.
+/// Warns if other users can join. Other users of this host are refused if the kernel shows the user
+/// of a caller.
 void warn_without_secret(const std::vector<Listener>& listeners) {
   const auto open = std::ranges::find_if(listeners, [](const Listener& listener) {
     return !net::is_loopback(listener.endpoint) || !net::peer_users_known();
@@ -345,7 +346,7 @@ Listening listen_on_all(const std::vector<Endpoint>& endpoints, const Deadline& 
   }
 }
 
-/// Completes errors about missing ranks.
+/// Returns a text that is added to errors about missing ranks.
 std::string root_text(const std::vector<Endpoint>& roots, double taken_seconds) {
   std::string text = "the root service listens at " + list_of(roots) + " (GSHMEM_UID_ADDRESS)";
   if (taken_seconds > 0)
@@ -356,7 +357,8 @@ std::string root_text(const std::vector<Endpoint>& roots, double taken_seconds) 
   return text + "; this host has " + net::interfaces_text(net::list_interfaces());
 }
 
-/// A program may do a lot between making an id and init.
+/// Returns how long a root service waits for its first rank. A program may do a lot of work between
+/// making an id and init.
 double alone_seconds(const Config& config) {
   constexpr double kHour = 3600;
   return config.bootstrap_timeout > 0 ? std::max(config.bootstrap_timeout, kHour) : 0;
@@ -414,7 +416,7 @@ std::vector<Endpoint> roots_for(const UniqueId& id, const Config& config) {
 
 void make_uniqueid(gshmemx_uniqueid* id, const Config& config) {
   const std::vector<net::Interface> interfaces = net::list_interfaces();
-  // Throws with the reason.
+  // This throws if no interface can be used.
   (void)net::choose_address(interfaces, config.uid_interface, config.uid_family);
   std::vector<net::Interface> fitting =
       net::fitting_interfaces(interfaces, config.uid_interface, config.uid_family);
