@@ -81,7 +81,7 @@ class CudaWindow final : public PeerWindow {
   [[nodiscard]] bool is_fabric_peer(int pe) const {
     return of(domains_, me_) >= 0 && of(domains_, pe) == of(domains_, me_);
   }
-  /// Returns pes_.size() if the PE has none.
+  /// Returns the slot of a PE; pes_.size() if it has none.
   [[nodiscard]] std::size_t slot_of(int pe) const {
     const auto found = std::lower_bound(pes_.begin(), pes_.end(), pe);
     return static_cast<std::size_t>((found != pes_.end() && *found == pe ? found : pes_.end()) -
@@ -121,7 +121,8 @@ class CudaWindow final : public PeerWindow {
     if (at_slot_[slot]) cuda_.cuMemUnmap(address(slot), bytes_);
     at_slot_[slot] = false;
   }
-  /// Errors are ignored: after a fault the context may be gone, and the process must continue.
+  /// Unmaps everything. Errors are ignored: after a fault the context may be gone, and the process
+  /// must continue.
   void release() noexcept {
     if (!base_) return;
     for (std::size_t slot = 0; slot < at_slot_.size(); ++slot) unmap(slot);
@@ -282,7 +283,7 @@ void CudaWindow::agree(const Numbers& groups, std::optional<Error> failure) {
   }
 }
 
-/// Explains the case of a PE whose heap this PE was able to map.
+/// Explains why a PE is not mapped although this PE was able to map its heap.
 std::string CudaWindow::why_apart(const Reach& reach, const Numbers& among, std::size_t me,
                                   std::size_t other) const {
   if (reach[other][me] == 0)

@@ -13,8 +13,9 @@
 namespace gshmem::p2p {
 namespace {
 
-/// Errors: GSHMEMX_ERROR_OUT_OF_MEMORY if the heaps of this host's PEs do not fit. Heaps use memory
-/// only when they are written, and then the kernel kills some process.
+/// Errors: GSHMEMX_ERROR_OUT_OF_MEMORY if the heaps of this host's PEs do not fit into its memory.
+/// Without this check, memory would run out only when heaps are written, and the kernel would kill
+/// a process.
 void require_memory(std::uint64_t heap_bytes, std::uint64_t pes, const char* advice) {
   const MemoryBound bound = memory_bound();
   require(bound.has_room(heap_bytes, pes), GSHMEMX_ERROR_OUT_OF_MEMORY, [&] {

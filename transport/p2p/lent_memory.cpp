@@ -49,10 +49,10 @@ Mapping mapping_at(std::uintptr_t at) {
   return {};
 }
 
-/// Returns a descriptor for reading and writing of the file, which this process has open. Other
-/// threads open and close theirs in the meantime, so a duplicate is checked again. Only one of this
-/// file is kept, since closing a descriptor ends the locks (fcntl) that this process has on its
-/// file.
+/// Returns a descriptor for reading and writing of a file that this process has open. Other threads
+/// open and close descriptors in the meantime, so the duplicate is checked again. Descriptors of
+/// other files are not duplicated, since closing a duplicate would end the locks (fcntl) that this
+/// process has on its file.
 Fd descriptor_of(const Mapping& mapping) {
   const auto is_it = [&](int status, const struct stat& file) {
     return status == 0 && file.st_ino == mapping.inode && major(file.st_dev) == mapping.major &&

@@ -28,8 +28,8 @@ struct LentMemory {
 /// memory, with a text that continues "argument buf_ptr = 0x... ".
 [[nodiscard]] LentMemory lend_host_memory(const void* p, std::size_t bytes);
 
-/// Collective over the host: returns what every PE lends, by its index there. PEs may have
-/// different chunks. Errors: those of LocalPeers::exchange.
+/// Collective over the host: returns the memory that every PE lends, by its index on the host. PEs
+/// may have different chunks. Errors: those of LocalPeers::exchange.
 [[nodiscard]] std::vector<LentMemory> exchange_lent(control::LocalPeers& local,
                                                     const LentMemory& mine);
 

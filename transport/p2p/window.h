@@ -1,9 +1,9 @@
-// The peer window: the heaps of the PEs that can be mapped, those of the own host and of its NVLink
-// fabric. They are in one reserved address range at a fixed stride, with one slot per PE, in PE
-// order. So device code computes the address of a peer's copy of an object. In each slot the heap
-// is followed by addresses at which more memory can be mapped: of the heap when it grows, and of
+// The peer window: the heaps of the PEs that can be mapped, which are PEs of this host and of its
+// NVLink fabric. They are in one reserved address range at a fixed stride, with one slot per PE, in
+// PE order. So device code can compute the address of a peer's copy of an object. In each slot, the
+// addresses after the heap are for memory that is mapped later: when the heap grows, and memory of
 // the program. There are two implementations: host shared memory (CPU mode) and CUDA virtual memory
-// management (GPUs). Invariant: segments are anonymous kernel objects; they are freed when the last
+// management (GPUs). Invariant: segments are anonymous kernel objects. They are freed when the last
 // process that maps them ends, however it ends.
 #pragma once
 
