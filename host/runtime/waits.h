@@ -89,7 +89,7 @@ class Waits {
   };
   struct End {
     control::PeerEvent event;
-    Time at;  ///< time of the answer
+    Time at;  ///< time at which the news arrived
   };
   /// The state that the monitor's thread keeps of each record.
   struct Seen {
