@@ -26,8 +26,8 @@ GSHMEM_FN T nic_fetching(AmoOp op, const State& state, const T* dest, T operand,
       nic::amo_fetching(state, const_cast<T*>(dest), nic_amo(op, operand, cond), pe)));
 }
 
-/// This call may be used to poll: a thread that acquires afterwards (fence_acquire_system) sees
-/// what came before the value.
+/// Fetches a word. Threads may poll by it: a thread that acquires afterwards (fence_acquire_system)
+/// sees all stores that were ordered before the value.
 template <class T>
 GSHMEM_FN T amo_fetch(const State& state, const T* source, int pe) {
   if (!amo_is_mapped(state, pe)) {

@@ -7,11 +7,11 @@
 
 namespace gshmem::device {
 
-/// Puts, AMOs and signals of this thread (group) before the fence arrive at each PE before those
-/// after it. A system fence orders stores to all PEs, which is more than required, but nothing
-/// cheaper suffices. On the network neither the reliable connection (which orders no two writes in
-/// memory before their completion) nor several queues to a PE give that order, so fence waits as
-/// quiet does.
+/// Orders puts, AMOs and signals of this thread (group): those before the fence arrive at each PE
+/// before those after it. A system fence orders stores to all PEs, which is more than required, but
+/// nothing cheaper suffices. On the network, fence waits as quiet does. A reliable connection does
+/// not order two writes in memory before their completion, and several queues to a PE give no
+/// order.
 template <class Coop>
 GSHMEM_FN void fence(Coop coop, const State& state) {
   const bool by_network = state.nic.queues != nullptr;  // loaded before the fence ends

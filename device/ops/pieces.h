@@ -12,8 +12,8 @@
 
 namespace gshmem::device {
 
-/// A piece from which on a block copies it with all of its threads. Below, its warps copy pieces
-/// side by side, so that they wait for their loads at the same time.
+/// The size from which on all threads of a block copy one piece. Smaller pieces are copied by its
+/// warps side by side, so that they wait for their loads at the same time.
 inline constexpr std::size_t kWidePiece = 256 * 1024;
 
 template <Source kSource, class Coop>
@@ -32,7 +32,7 @@ GSHMEM_OUTLINE void copy_pieces(Coop coop, const ListCall& call) {
   for (std::size_t i = 0; i < call.count; ++i) copy_piece<kSource>(coop, call, call.list[i]);
 }
 #if defined(__CUDA_ARCH__)
-/// Those of at least `wide` bytes, by the whole block.
+/// Copies the pieces of at least `wide` bytes, each by the whole block.
 template <Source kSource>
 GSHMEM_OUTLINE void copy_wide_pieces(Block block, const ListCall& call, std::size_t wide) {
   const std::size_t size = static_cast<std::size_t>(block.size());
@@ -56,7 +56,7 @@ GSHMEM_OUTLINE void copy_pieces(Block block, const ListCall& call) {
   copy_wide_pieces<kSource>(block, call, wide);
 }
 #else
-/// Each thread copies others.
+/// Copies the pieces of a list. Each thread copies different pieces.
 template <Source kSource>
 inline void copy_pieces(Block block, const ListCall& call) {
   for (std::size_t i = static_cast<std::size_t>(block.thread_rank()); i < call.count;
@@ -65,12 +65,12 @@ inline void copy_pieces(Block block, const ListCall& call) {
 }
 #endif
 
-/// The bytes of a list, in equal shares. Within a piece a share begins at a multiple of this, so
-/// that words are not split.
+/// The alignment of shares. All warps get equal shares of the bytes of a list. Within a piece a
+/// share begins at a multiple of this, so that words are not split.
 inline constexpr std::uint64_t kShareStep = 128;
 
-/// Copies share `mine` of `shares` of a list to or from a mapped PE. `bytes` of a piece counts
-/// those of the pieces before it, too, and no piece is empty.
+/// Copies share `mine` of `shares` of a list to or from a mapped PE. In this list `bytes` of a
+/// piece includes the bytes of the pieces before it, and no piece is empty.
 template <Source kSource, class Coop>
 GSHMEM_OUTLINE void copy_share(Coop coop, const ListCall& call, std::uint64_t mine,
                                std::uint64_t shares) {
@@ -101,7 +101,8 @@ GSHMEM_OUTLINE void copy_share(Coop coop, const ListCall& call, std::uint64_t mi
   }
 }
 
-/// Updates the word of the call's signal, after all that the calling thread has synchronized with.
+/// Updates the word of the call's signal. It comes after all stores with which the calling thread
+/// has synchronized.
 GSHMEM_OUTLINE void update_after_list(const ListCall& call) {
   fence_release_system();
   signal_op(*call.state,

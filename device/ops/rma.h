@@ -66,8 +66,8 @@ GSHMEM_FN void get(Coop coop, const State& state, void* dest, const void* source
   coop.sync();  // every thread may read data that any thread fetched
 }
 
-/// Is an access of a whole W possible there? An element need not be aligned to its size: one of 128
-/// bits may be a complex<double>, one of C++ any pair.
+/// Is `p` aligned for one access of a W? An element may not be aligned to its size: one of 128 bits
+/// may be a complex<double>, or any pair of C++.
 template <class W>
 GSHMEM_FN bool is_aligned(const void* p) {
   return reinterpret_cast<std::uintptr_t>(p) % sizeof(W) == 0;
@@ -78,7 +78,8 @@ GSHMEM_FN void copy_element_word(void* dest, const void* source) {
   store_bulk(static_cast<W*>(dest),
              kSource == Source::kPeer ? load_relaxed(from) : load_bulk(from));
 }
-/// Copies such an element, in the largest words that both addresses allow.
+/// Copies an element that is not aligned to its size, in the largest words that both addresses
+/// allow.
 template <Source kSource>
 GSHMEM_OUTLINE void copy_element(void* dest, const void* source, std::uint32_t bytes) {
   const std::uintptr_t all =

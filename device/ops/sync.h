@@ -93,7 +93,7 @@ GSHMEM_OUTLINE void put_flag_addressed(const State& state, const std::uint32_t* 
   post_by_steps<Sharing::kWarp>(posting);
   post_report(posting);
 }
-/// Does so by any queue.
+/// Stores `number` to `flag` of PE `pe`, which is not mapped, by any queue.
 GSHMEM_FN void put_flag(const State& state, const std::uint32_t* flag, std::uint32_t number,
                         int pe) {
   if (!nic::takes_keys(state)) return put_flag_addressed(state, flag, number, pe);
@@ -115,7 +115,8 @@ GSHMEM_OUTLINE void signal_by_network(Team team, int i) {
            team.pe(i));
 }
 
-/// A PE that is stopped must not signal that it has entered: its puts may be missing.
+/// Returns false if this PE is stopped: then it must not signal that it has entered, because its
+/// puts may be missing.
 GSHMEM_OUTLINE bool may_sync(const State& state) {
   if (load_acquire(&state.control->stop) == 0) return true;
   stop_here(state);
@@ -204,15 +205,16 @@ GSHMEM_OUTLINE bool group_sync_in_rounds(Coop coop, const State& state, const ch
   return coop.thread_rank() != 0 || sync_in_rounds(state, call, index);
 }
 
-/// A sync by default checks nothing about a member that is late.
+/// The default of sync_team: a sync checks nothing about a member that is late.
 struct AnyMember {
   GSHMEM_FN bool operator()(int) const { return true; }
 };
 
-/// Stores of the calling group to this PE's memory, and to memory of mapped PEs, before the sync
-/// are visible to every member after it. Returns false if the thread's wait had to end early. The
-/// group must synchronize after it. Threads: one group per PE and team at a time. `good(i)` tells
-/// whether to go on waiting for member i; it is only asked in flat teams.
+/// Synchronizes the team. Stores of the calling group before the sync, to this PE's memory and to
+/// memory of mapped PEs, are visible to every member after it. Returns false if the thread's wait
+/// had to end early. The group must synchronize after it. Threads: one group per PE and team at a
+/// time. While a wait for member i is long, `good(i)` decides whether to continue; it is called in
+/// flat teams only.
 template <class Coop, class Team, class Good = AnyMember>
 GSHMEM_FN bool sync_team(Coop coop, const Team& team, const char* call, const Good& good = {}) {
   const State& state = team.state;
@@ -255,7 +257,7 @@ GSHMEM_FN bool sync_team(Coop coop, const Team& team, const char* call, const Go
   // All threads have read the old value. A wait that had to end early does not store it: the PE is
   // stopped anyway.
   if (arrived && rank == 0) store_relaxed(&slot->epoch, epoch);
-  // For all flags: no thread reads what came before them until the group has synchronized.
+  // This is for all flags: no thread reads data before them until the group has synchronized.
   if (rank == 0) push_inbound(state);
   return arrived;
 }
@@ -266,7 +268,7 @@ GSHMEM_FN void sync_all(Coop coop, const State& state, const char* call) {
   coop.sync();  // a thread that returns may let another group in, which reads the new value
 }
 
-/// A barrier is quiet, then sync; for mapped PEs the fence of sync_all is the quiet.
+/// A barrier is a quiet followed by a sync. For mapped PEs the fence of sync_all is the quiet.
 template <class Coop>
 GSHMEM_FN void barrier_all(Coop coop, const State& state, const char* call) {
   if (state.nic.queues) {
@@ -283,7 +285,7 @@ GSHMEM_OUTLINE int sync_members(Coop coop, const State& state, const char* call,
                                 std::uint32_t index, const Good& good = {}) {
   const AllPes all(state, index);
   const bool arrived =
-      all.good()  // no entry to load after every fence
+      all.good()  // no entry is loaded after the fence
           ? sync_team(coop, all, call, good)
           : sync_team(coop, Members{state, team_entries(state)[index]}, call, good);
   return coop.any(!arrived) ? fault_code(state) : GSHMEMX_SUCCESS;

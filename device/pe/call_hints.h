@@ -1,9 +1,9 @@
-// Hints that a block, or a PE's host threads, have given for later calls. A region announces calls
+// Hints for later calls that a block, or a PE's host threads, have given. A region announces calls
 // of one kind until it is closed. It changes no call: posts of many threads share doorbells anyway,
-// and puts of host threads without a wait are only started (device/network/post.h,
-// host/runtime/gpu/host_ops.cpp). Shared memory that copies may use: device/pe/smem.h. Invariant:
-// the open region and the given memory are one word each, so that host threads may change them
-// concurrently.
+// and host threads only start puts that do not wait (device/network/post.h,
+// host/runtime/gpu/host_ops.cpp). device/pe/smem.h has the shared memory that copies may use.
+// Invariant: the open region and the given memory are one word each, so that host threads may
+// change them concurrently.
 #pragma once
 
 #include <gshmem/constants.h>
@@ -59,7 +59,7 @@ inline std::uint64_t next_number(Region& region) {
 inline bool replace_open(Region& region, std::uint64_t before, std::uint64_t after) {
   return atomic_compare_swap(&region.open, before, after) == before;
 }
-/// Works as on the GPU, but copies do not use it.
+/// Stores the given memory as on the GPU, but copies do not use it.
 inline bool keep_smem(const void* smem, std::size_t) {
   const std::uint64_t address = as_value(smem);
   const std::uint64_t before = atomic_compare_swap(&own_region().smem, std::uint64_t{0}, address);

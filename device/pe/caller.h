@@ -26,9 +26,9 @@ GSHMEM_FN Caller ambient_caller(const char* name) { return {ambient_state(name),
 #define GSHMEM_TEXT(X) GSHMEM_TEXT_(X)
 #define GSHMEM_TEXT_(X) #X
 
-// The place of a call, which functions of the API have as last parameters where order_watch.h looks
-// at calls: GSHMEM_SITE after others, GSHMEM_ONLY_SITE alone. GSHMEM_HERE passes
-// it on, to GSHMEM_SITE_PARAMS.
+// The source location of a call, for order_watch.h. Where it checks calls, functions of the API
+// have it as last parameters: GSHMEM_SITE after other parameters, GSHMEM_ONLY_SITE alone.
+// GSHMEM_HERE passes it on to GSHMEM_SITE_PARAMS.
 #if defined(GSHMEM_WATCH_ON)
 #define GSHMEM_ONLY_SITE \
   const char *gshmem_file = __builtin_FILE(), int gshmem_line = __builtin_LINE()

@@ -37,8 +37,9 @@ inline constexpr Read kCopyRead =
 
 #if defined(__CUDA_ARCH__)
 
-/// How a group copies: loads in flight per thread, the number of threads (0 = known at run time
-/// only), and the size from which it checks whether its block has given shared memory (0: never).
+/// How a group copies: loads in flight per thread, and the number of threads (0 = known at run time
+/// only). The last one is the size from which it checks whether its block has given shared memory
+/// (0: never).
 template <class Coop>
 struct CopyShape;
 template <>
@@ -107,10 +108,10 @@ inline constexpr int kFloorOfTwo = kMost < 2 ? kMost : 2 * kFloorOfTwo<kMost / 2
 template <>
 inline constexpr int kFloorOfTwo<0> = 0;
 
-/// Copies `count` words, kMost at most, and with `more` one after them, by halving. It has a branch
-/// per binary digit instead of one per word (one thread, put of 512 B, which ends with 12 words:
-/// 2.03 us with the latter). `count` is the same in all lanes of a warp: lanes that diverge here
-/// would wait for one latency each.
+/// Copies `count` words, at most kMost, and with `more` one word after them, by halving. It has a
+/// branch per binary digit instead of one per word. (With one per word, a put of 512 B by one
+/// thread, which ends with 12 words, takes 2.03 us.) `count` is the same in all lanes of a warp:
+/// lanes that diverge here would wait for one latency each.
 template <int kMost, Read kRead, int kWidth, class W>
 GSHMEM_FN void copy_halves(W* dst, const W* src, int count, bool more) {
   if constexpr (kMost == 0) {
@@ -330,7 +331,7 @@ GSHMEM_FN bool copy_two_words(Coop coop, char* dst, const char* src, std::size_t
   if (at >= left) return true;
   Word16* const to = reinterpret_cast<Word16*>(dst + at);
   const Word16* const from = reinterpret_cast<const Word16*>(src + at);
-  // Both are asked for before either is stored: each takes 0.9 us from a peer.
+  // Both are loaded before either is stored: each load takes 0.9 us from a peer.
   if (at + step < left) {
     const Word16 first = copy_load<kRead>(from);
     const Word16 second = copy_load<kRead>(advance(from, step));
@@ -406,7 +407,7 @@ inline void store_flags(char* dst, const char* src, std::size_t bytes) {
   }
 }
 /// Copies contiguous slices, one per thread. A few aligned words are stored as flags, because
-/// programs put flags that others wait for.
+/// programs put flags for which other threads wait.
 template <class Coop>
 inline void copy_on_cpu(Coop coop, char* dst, const char* src, std::size_t bytes) {
   const std::size_t rank = static_cast<std::size_t>(coop.thread_rank());
@@ -437,7 +438,7 @@ inline void copy_on_cpu(Coop coop, char* dst, const char* src, std::size_t bytes
 template <Source kSource, class Coop>
 GSHMEM_FN void copy(Coop coop, void* dst, const void* src, std::size_t bytes) {
 #if defined(__CUDA_ARCH__)
-  // This is not for blocks: their rank and size would take registers of the caller.
+  // Blocks do not use it: their rank and size would take registers of the caller.
   if (!std::is_same_v<Coop, Block> && copy_small<kCopyRead<Coop, kSource>>(coop, dst, src, bytes))
     return;
   copy_on_gpu<kCopyRead<Coop, kSource>>(coop, static_cast<char*>(dst),

@@ -16,14 +16,15 @@ GSHMEM_FN T* byte_offset(T* p, std::int64_t bytes) {
   return reinterpret_cast<T*>(reinterpret_cast<std::intptr_t>(p) + bytes);
 }
 
-/// Is the PE in the consecutive range of mapped PEs, which is the usual case? One comparison tells.
+/// Is the PE in the consecutive range of mapped PEs, which is the usual case? It takes one
+/// comparison.
 GSHMEM_FN bool is_consecutive(const State& state, int pe) {
   return static_cast<std::uint32_t>(pe) - static_cast<std::uint32_t>(state.mapped_first) <
          static_cast<std::uint32_t>(state.mapped_count);
 }
 // Looks the PE up in the table, for jobs in which the PEs of a host do not have consecutive
-// numbers. It is out of line: in the caller it would be loads under a predicate, which take time
-// even when it is false.
+// numbers. It is out of line: inline, its loads would be predicated, and would take time even when
+// the predicate is false.
 GSHMEM_OUTLINE bool is_mapped_by_table(const State& state, int pe) {
   return state.slots && state.slots[pe] >= 0;
 }
@@ -51,9 +52,9 @@ GSHMEM_FN T* peer_address(const State& state, T* p, int pe) {
   return byte_offset(p, static_cast<std::int64_t>(steps) * state.stride);
 }
 
-/// Returns the word that leads to the registered memory of the program, or the part by which the
-/// heap has grown, that has bytes of the granule of `offset`, relative to the heap's first byte.
-/// Null: there is none.
+/// Returns the word that points to the range with the granule of `offset`, relative to the heap's
+/// first byte. The range is registered memory of the program, or a part by which the heap has
+/// grown. Null: there is none.
 GSHMEM_FN const std::uint64_t* range_word(const State& state, std::uint64_t offset) {
   if (offset < state.heap_bytes || offset >= static_cast<std::uint64_t>(state.stride))
     return nullptr;
@@ -65,24 +66,24 @@ GSHMEM_FN const std::uint64_t* range_word(const State& state, std::uint64_t offs
   if (!table) return nullptr;
   return reinterpret_cast<const std::uint64_t*>(table + (offset >> abi::kGranuleShift));
 }
-/// Returns what such a word leads to, or null. Pairs with RegisteredMemory::publish: a thread that
-/// was told of the memory has synchronized with it.
+/// Returns the range to which such a word points, or null. Pairs with RegisteredMemory::publish: a
+/// thread that uses the memory has synchronized with the thread that published it.
 GSHMEM_FN const abi::RegisteredRange* load_range(const std::uint64_t* word) {
   return word ? reinterpret_cast<const abi::RegisteredRange*>(load_poll(word)) : nullptr;
 }
 GSHMEM_FN const abi::RegisteredRange* range_at(const State& state, std::uint64_t offset) {
   return load_range(range_word(state, offset));
 }
-/// Is [offset, offset + bytes) in one such range? It is out of line, since it is needed beyond the
-/// heap only.
+/// Is [offset, offset + bytes) in one such range? It is out of line, since only addresses beyond
+/// the heap need it.
 GSHMEM_OUTLINE bool is_registered(const State& state, std::uint64_t offset, std::uint64_t bytes) {
   const abi::RegisteredRange* const range = range_at(state, offset);
   if (!range) return false;
   const std::uint64_t end = load_relaxed(&range->end);
   return offset < end && bytes <= end - offset;
 }
-/// Return the keys that follow a range: those by which NICs access the memory of all PEs, their
-/// number, and those of this PE's NICs for its own memory.
+/// These functions return the keys that follow a range: those by which NICs access the memory of
+/// all PEs, their number, and those of this PE's NICs for its own memory.
 GSHMEM_FN const abi::RemoteKeys* remote_keys(const abi::RegisteredRange& range) {
   return reinterpret_cast<const abi::RemoteKeys*>(&range + 1);
 }
@@ -94,8 +95,8 @@ GSHMEM_FN const abi::Be32* local_keys(const abi::RegisteredRange& range,
   return reinterpret_cast<const abi::Be32*>(remote_keys(range) + remote_key_count);
 }
 /// Returns the registered local memory that contains [p, p + bytes). Its keys are null if there is
-/// none. Pairs with LocalRanges::publish. Rows are in host memory: one load tells of most addresses
-/// that no row has them.
+/// none. Pairs with LocalRanges::publish. The rows are in host memory. For most addresses one load
+/// of the bounds shows that no row contains them.
 GSHMEM_OUTLINE abi::LocalRange local_range(const State& state, const void* p, std::uint64_t bytes) {
   if (!state.local) return {};
   const auto at = reinterpret_cast<std::uint64_t>(p);
@@ -107,7 +108,7 @@ GSHMEM_OUTLINE abi::LocalRange local_range(const State& state, const void* p, st
     const abi::LocalRange& row = rows[i];
     const std::uint64_t end = load_acquire(&row.end), begin = load_acquire(&row.begin);
     if (begin == 0) break;
-    // The row may have got other memory between the two loads.
+    // The row may have been reused for other memory between the two loads.
     if (at < begin || at >= end || load_relaxed(&row.end) != end) continue;
     if (bytes <= end - at) return {begin, end, row.keys};
     break;

@@ -1,11 +1,11 @@
 // Shared memory that a block gives to the library. Copies of its threads to and from mapped PEs
-// then use it with the SM's bulk copy engine. One thread so moves as much as many threads, whose
-// loads and stores need registers while they are in flight. Invariant: nothing is pending when a
-// copy returns, so that copies complete as others do, and memory that is taken back belongs to the
-// block again.
+// then use it with the SM's bulk copy engine. With the engine one thread moves as much as many
+// threads, whose loads and stores need registers while they are in flight. Invariant: nothing is
+// pending when a copy returns. So these copies complete as others do, and memory that is taken back
+// belongs to the block again.
 //
-// A block that has given none pays with 16 bytes of shared memory. Only long copies read them
-// (smem_from of device/pe/copy.h). GSHMEM_SMEM=0 leaves this out.
+// A block that has given no memory needs 16 bytes of shared memory for this. Only long copies read
+// them (smem_from of device/pe/copy.h). GSHMEM_SMEM=0 omits this code.
 #pragma once
 
 #include "../core/coop.h"
@@ -46,9 +46,9 @@ struct GivenSmem {
   std::uint32_t address, bytes;
 };
 
-/// Returns the shared address where the calling block keeps its number, and the memory that it has
-/// given. (It is read and written as words: otherwise a kernel that only reads it would seem to
-/// read memory that is never written.)
+/// Returns the shared address of the record: the number of the calling block, and the memory that
+/// it has given. (It is accessed by PTX as words: for the compiler, a kernel that only reads it
+/// would otherwise read memory that is never written.)
 GSHMEM_FN std::uint32_t smem_record() {
   __shared__ Word16 record;
   return shared_address(&record);

@@ -32,7 +32,7 @@ GSHMEM_FN bool has_all_pes(std::uint32_t all_pes, std::uint32_t number) {
   return number < 31 && (all_pes >> number & 1) != 0;
 }
 
-/// The call does nothing because its team is GSHMEM_TEAM_INVALID: host threads log that.
+/// Reports a call that does nothing because its team is GSHMEM_TEAM_INVALID: host threads log it.
 GSHMEM_FN void report_no_team([[maybe_unused]] const char* call,
                               [[maybe_unused]] const char* argument) {
 #if !defined(__CUDA_ARCH__)
@@ -60,8 +60,9 @@ GSHMEM_OUTLINE const abi::Team* find_team(const State& state, const char* call,
   return nullptr;
 }
 
-/// For calls that only query: as find_team, but GSHMEM_TEAM_INVALID is not logged, and a predefined
-/// team of NVSHMEM that does not exist here is no fault. Programs ask whether it exists.
+/// For calls that only query. It does what find_team does, but GSHMEM_TEAM_INVALID is not logged,
+/// and a predefined team of NVSHMEM that does not exist here is no fault. Programs ask whether it
+/// exists.
 GSHMEM_FN const abi::Team* ask_team(const State& state, const char* call, const char* argument,
                                     int team) {
   const bool is_none = team > GSHMEMX_TEAM_SAME_MYPE_NODE && team < abi::kNvshmemTeams;
