@@ -203,7 +203,7 @@ struct InWord {
   unsigned shift;
 };
 
-/// Replaces the element by `change` of it, and repeats until the word did not change in between.
+/// Replaces the element by `change(element)`, and repeats until the word did not change in between.
 /// Returns the old element. After a fault each step returns 0, which ends the loop.
 template <class T, class Change>
 GSHMEM_FN T amo_change(const Caller& call, T* dest, int pe, const Change& change) {
@@ -297,7 +297,8 @@ GSHMEM_API_AMO(or, kOr)
 GSHMEM_API_AMO(xor, kXor)
 #undef GSHMEM_API_AMO
 
-/// Adds to floating-point elements: the GPU adds in place to those of 4 and 8 bytes, a NIC to none.
+/// Adds to floating-point elements. The GPU adds in place to elements of 4 and 8 bytes. A NIC adds
+/// to none.
 template <class T>
 GSHMEM_FN T amo_fetch_add_float(const Caller& call, T* dest, T value, int pe) {
 #if defined(__CUDA_ARCH__)
@@ -427,7 +428,7 @@ GSHMEM_FN int quiet_status(const Caller& call, Coop coop) {
   return device::quiet_status(coop, state, call.name);
 }
 
-/// The word is on this PE. Operations by a NIC end only in quiet.
+/// Resets a word, which is on this PE. Operations by a NIC end only in quiet.
 GSHMEM_FN void signal_counted_reset(const Caller& call, std::uint64_t* sig_addr) {
   const int me = call.state.my_pe;
   signal_op(call, {sig_addr, 0, GSHMEM_SIGNAL_SET}, me);

@@ -122,7 +122,8 @@ GSHMEM_FN int alltoalls(const Caller& call, Coop coop, int handle, void* dest, c
                             [&] { return device::alltoalls<W>(coop, of, strides); });
 }
 
-/// In kernels operator and type are known at compile time; in CPU mode one function serves all.
+/// In kernels operator and type are known at compile time. In CPU mode one function is used for
+/// all.
 template <ReduceOp kOp, class T>
 GSHMEM_FN auto reducer_of() {
 #if defined(__CUDA_ARCH__)
@@ -145,8 +146,8 @@ GSHMEM_FN int reduce_by(Coop coop, const TeamCall& call, Reducer reducer) {
     return device::reduce<W>(coop, call, reducer);
   }
 }
-/// Operator and type are in `reducer`. On the host they are no types, and one function serves all
-/// of a width.
+/// Executes a reduction. Operator and type are in `reducer`. On the host they are values and not
+/// types, so one function is used for all types of a width.
 template <CallKind kKind, class W, class Coop, class Reducer>
 GSHMEM_FN int reduction_by(const Caller& call, Coop coop, int handle, void* dest,
                            const void* source, std::size_t nelems, ReduceOp op, ElementType type,

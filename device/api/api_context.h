@@ -93,7 +93,7 @@ struct Handles {
     return Local{entries("qps", qps, static_cast<std::size_t>(count))}.good(state, call);
   }
 };
-/// One PE, or all.
+/// One PE; -1: all PEs.
 struct ToPes {
   int pe;
   GSHMEM_FN bool good(const State& state, const char* call) const {
@@ -101,7 +101,7 @@ struct ToPes {
   }
 };
 
-/// Returns the queues of a state to `pe`, or to all PEs. An initiator is one to all.
+/// The queues of a state to `pe`, or to all PEs. An initiator is a queue to all PEs.
 struct QueueRange {
   std::uint32_t first, end;
 };

@@ -29,7 +29,7 @@ GSHMEM_OUTLINE bool bad_piece(const Caller& call, const char* member, std::size_
 }
 
 #if !defined(__CUDA_ARCH__)
-/// Does the symmetric side of a piece belong to one allocation (GSHMEM_CHECK)?
+/// Does the symmetric memory of a piece belong to one allocation (GSHMEM_CHECK)?
 inline bool is_one_allocation(const Caller& call, const char* member, std::size_t index,
                               const void* p, std::size_t bytes) {
   device::HostChecks* const checks = gshmemi_ambient()->checks;
@@ -40,8 +40,8 @@ inline bool is_one_allocation(const Caller& call, const char* member, std::size_
 }
 #endif
 
-/// The pieces of a list, whose symmetric sides are those of a put or of a get. `sig_addr` is null,
-/// or outside of what a put writes.
+/// The pieces of a list, whose symmetric addresses are those of a put or of a get. `sig_addr` is
+/// null, or outside of the memory that a put writes.
 struct GoodPieces {
   Pieces pieces;
   bool is_put;
@@ -103,7 +103,7 @@ inline Call record_of(const ListCall& list, int num_blocks) {
 #if defined(GSHMEM_WATCH_ON)
 namespace gshmem::device::order {
 
-/// Its pieces, which its signal comes after.
+/// Records the pieces of a list, and its signal after them.
 template <class Coop>
 GSHMEM_FN void list(const Watch& watch, Coop coop, const ListCall& call) {
   by_group(coop, [&] {
@@ -132,7 +132,8 @@ GSHMEM_FN void list(const Watch& watch, Coop coop, const ListCall& call) {
 #if defined(GSHMEM_ORDER_ON)
 namespace gshmem::device::order {
 
-/// Its pieces as puts or gets, and an update in an order after them.
+/// Passes the pieces of a list to the checker, as puts or gets, and then an update that is ordered
+/// after them.
 template <class Coop>
 inline bool list(Checker& checker, Coop coop, const ListCall& call) {
   const State& state = *call.state;
@@ -160,7 +161,7 @@ inline bool list(Checker& checker, Coop coop, const ListCall& call) {
 
 namespace gshmem::api {
 
-/// Makes the call of a list whose arguments are good.
+/// Executes a list whose arguments are valid.
 template <class Coop>
 GSHMEM_FN void move_list(Coop coop, const ListCall& list, [[maybe_unused]] int num_blocks) {
   GSHMEM_BY_HOST_OPS(void, record_of(list, num_blocks))
@@ -175,8 +176,8 @@ GSHMEM_FN ListCall list_of(const Caller& call, Pieces pieces, int pe, bool is_pu
   return {&call.state, call.name, pieces.list, pieces.count, pe, is_put,
           blocking,    false,     AmoOp::kSet, nullptr,      0};
 }
-/// The threads of a group may have written parts of the list: before it is checked they
-/// synchronize.
+/// Synchronizes the group before the list is checked, because its threads may have written parts of
+/// the list.
 template <class Coop>
 GSHMEM_FN void begin_list(Coop coop) {
   if constexpr (kChecks) {

@@ -1,6 +1,6 @@
-// The layer of device/api/api.h for tiles: it turns tensors into rows and strides in bytes, cut off
-// at the end of the matrix, and checks arguments. Included by gshmem/tile.hpp alone: units that use
-// no tiles do not pay for it.
+// The layer of device/api/api.h for tiles. It turns tensors into rows and strides in bytes, cuts
+// them off at the end of the matrix, and checks arguments. Only gshmem/tile.hpp includes it, so
+// that units without tiles compile faster.
 #pragma once
 
 #include <gshmem/tensor.hpp>
@@ -8,7 +8,7 @@
 #include "api.h"
 #include "../collective/tile.h"
 
-namespace cutlass {  // stand in for CUDA's types of their width
+namespace cutlass {  // these types replace those of CUDA with the same width
 struct half_t;
 struct bfloat16_t;
 }  // namespace cutlass
@@ -127,8 +127,8 @@ GSHMEM_OUTLINE int refuse(const Caller& call, const char* argument, abi::Rule ru
   if (kChecks) (void)bad_argument(call.state, call.name, argument, rule, value, limit);
   return GSHMEMX_ERROR_INVALID_VALUE;
 }
-/// Checks what is also checked when checks are off, as in NVSHMEM. `parts` is the number of tiles
-/// of the source in the other one.
+/// Makes the checks that NVSHMEM also makes when checks are off. `parts` is the number of tiles of
+/// the source in the destination.
 GSHMEM_OUTLINE int check_tiles(const Caller& call, const TileArguments& tiles, int parts) {
   GSHMEM_ON_HOST_OPS({
     (void)ops;
@@ -188,7 +188,7 @@ GSHMEM_OUTLINE Tile tile_of(const TileArguments& tiles) {
   return tile;
 }
 
-/// A put or get: `there` is the side at the PE.
+/// Makes a put or get. `there` is the tensor at the PE.
 template <bool kPut, class Coop>
 GSHMEM_FN int move_tile(const Caller& call, Coop coop, const TileArguments& tiles, int pe) {
   const int status = check_tiles(call, tiles, 1);
@@ -202,8 +202,9 @@ GSHMEM_FN int move_tile(const Caller& call, Coop coop, const TileArguments& tile
   return device::move_tile<kPut>(coop, TileMove{&call.state, tile_of(tiles), pe});
 }
 
-/// Returns the offset of this member's tile in a destination that holds those of all: side by side
-/// along the dimension in which both are dense, as many as fit, and then after them.
+/// Returns the offset of member `member`'s tile in a destination that holds the tiles of all
+/// members. They are side by side along the dimension in which both tensors are dense. When one
+/// line of tiles is full, the next line begins.
 GSHMEM_FN std::ptrdiff_t offset_of_member(const TileArguments& tiles, int member) {
   const bool second = tiles.src.stride.of[1] == 1 && tiles.dst.stride.of[1] == 1 &&
                       (tiles.src.stride.of[0] != 1 || tiles.dst.stride.of[0] != 1);
@@ -234,8 +235,8 @@ GSHMEM_FN int put_tile_to_members(const Caller& call, Coop coop, int handle, Til
                                                     TileCall::Part::kAll, true, false});
 }
 
-/// Decides which member combines what: with `kRooted` one member for itself, otherwise by the
-/// algorithm. kNoRoot is for the second call of tile_..._reduce.
+/// Decides which members combine which part. With `kRooted` one member combines all for itself;
+/// otherwise the algorithm decides. kNoRoot is for the second call of tile_..._reduce.
 inline constexpr int kNoRoot = INT_MIN;
 template <bool kRooted, tile_coll_algo_t kAlgorithm>
 GSHMEM_FN void choose_part(TileCall& call, int root) {

@@ -1,6 +1,6 @@
-// A burst: messages of a thread, or of the threads of a warp side by side, to one PE, with one
+// A burst: messages of a thread, or of the threads of a warp side by side, to one PE. It needs one
 // fence and one doorbell for as many messages as the caller likes. It uses the queue of a private
-// context, whose values and cursor it keeps in registers. So a message is three stores and some
+// context, and keeps its values and cursor in registers. So a message costs three stores and some
 // additions. The protocol is that of post.h for an exclusive queue, but reservation and publication
 // cover many entries at a time. The public class is gshmem::Burst (include/gshmem/burst.hpp).
 // Measured by perftest/issue_cost.
@@ -20,10 +20,10 @@ struct IdleEntry {
   }
 };
 
-/// Waits until half of the queue is free from entry `next` on, and notes at the first use of the
-/// queue that it is used. Returns the number of free entries, the same to all threads of a group,
-/// which must proceed alike (so it does not return the exact number). Returns 0 if it had to end
-/// early, which is recorded.
+/// Waits until half of the queue is free from entry `next` on. At the first use of the queue it
+/// marks the queue as used. Returns a number of free entries that is the same for all threads of a
+/// group, which must take the same branches. So it is not the exact number. Returns 0 if the wait
+/// had to end early, which is recorded.
 GSHMEM_OUTLINE std::uint32_t burst_room(const State* state, const QueueView* view,
                                         std::uint64_t next) {
   Wait wait;
@@ -57,7 +57,7 @@ GSHMEM_OUTLINE void burst_ring(Burst& burst) {
   burst.ring();
 }
 
-/// Calls all of them, to bound the registers of relocatable code (register_bounds.h).
+/// Calls all these functions, to bound the registers of relocatable code (register_bounds.h).
 template <class Burst>
 struct BurstFit {
   Burst* burst;
@@ -77,9 +77,9 @@ GSHMEM_FN int fit_burst(Coop, const BurstFit<Burst>& w) {
 /// Messages on a queue that no other code uses while this object lives. All threads of the group
 /// make each call, and the first one rings. Without such a queue the calls are those of api.h.
 ///
-/// Everything is in registers. Rare cases are out of line and work on a copy in memory, which is
-/// copied back after it. So a loop of puts has one branch that is almost never taken, and nothing
-/// that is live across a call.
+/// All values are in registers. Rare cases are out of line and work on a copy in memory, which is
+/// copied back afterwards. So a loop of puts has one branch that is almost never taken, and no
+/// value is live across a call.
 template <class Coop>
 class Burst {
  public:
@@ -120,13 +120,13 @@ class Burst {
       post(bytes != 0, word(dest, raw, bytes));
     }
   }
-  /// Updates 8 bytes, by the first thread, after all messages of all threads. Rings.
+  /// Updates 8 bytes, by the first thread, after all messages of all threads. Then it rings.
   GSHMEM_FN void signal(SignalUpdate update) {
     Burst copy = *this;
     burst_signal(copy, update);
     *this = copy;
   }
-  /// Lets the NIC begin with what was posted.
+  /// Rings, so that the NIC begins with the posted messages.
   GSHMEM_FN void ring() {
     if (pending_ == 0) return;
     // The last thread's entry is the last WQE, which requests the completion of all.
@@ -227,12 +227,12 @@ class Burst {
   GSHMEM_FN std::uint64_t offset(const void* p) const {
     return static_cast<std::uint64_t>(static_cast<const char*>(p) - heap_);
   }
-  /// Is it one entry, into a heap? With a group it may also be nothing. (Never true without a
-  /// queue: `heap_bytes_` is 0.)
+  /// Is it one entry into a heap? With a group a thread may also have no message. (It is never true
+  /// without a queue, because `heap_bytes_` is 0.)
   GSHMEM_FN bool is_simple(const void* dest, std::size_t bytes) const {
     return (bytes == 0 && count() != 1) || (bytes != 0 && offset(dest) < heap_bytes_);
   }
-  /// Is it also from the local heap?
+  /// Is it also an entry that reads from the local heap?
   GSHMEM_FN bool is_simple(const void* dest, const void* source, std::size_t bytes) const {
     const std::uint64_t local = offset(source);
     const std::size_t more = count() == 1 ? bytes - 1 : bytes;
@@ -251,7 +251,7 @@ class Burst {
   GSHMEM_FN EntryStore store_at(std::uint32_t index, std::uint32_t flags) const {
     return {layout_.entries, mask_, index, layout_.number, 0, flags};
   }
-  /// Posts an entry of every thread, for which there is room.
+  /// Posts an entry of every thread. The caller has checked that there is room.
   template <class Entry>
   GSHMEM_FN void post(bool is_message, const Entry& entry) {
     EntryStore store = store_at(next() + static_cast<std::uint32_t>(coop_.thread_rank()), 0);
@@ -279,7 +279,7 @@ class Burst {
     }
     note_posted();
   }
-  /// The general path has posted to the queue.
+  /// Notes that the general path has posted to the queue.
   GSHMEM_FN void note_posted() {
     published_ = load_relaxed(&cursor_->reserved);
     room_ = 0;
@@ -336,7 +336,7 @@ class Burst {
   const State* state_;
   int pe_;
   const char* heap_;
-  const QueueView* view_ = nullptr;  ///< null: it has no queue of its own
+  const QueueView* view_ = nullptr;  ///< null: the burst has no own queue
   QueueCursor* cursor_ = nullptr;
   std::uint64_t heap_bytes_ = 0;
   QueueEntries layout_{};

@@ -1,8 +1,8 @@
-// Calls on a queue that the caller chooses by a number, for kernels that order a word after data
+// Calls on a queue that the caller chooses by a number. Kernels use them to order a word after data
 // by the queue. Invariant: an addition is never visible before the data of the puts that precede it
-// on the same queue to that PE, from any thread that it synchronizes with. All PEs that are mapped
-// are reached by loads and stores, and their queues have numbers, too. The public names are those
-// of include/gshmem/deepep.h.
+// on the same queue to that PE. These are puts of any thread with which the caller synchronizes.
+// Mapped PEs are reached by loads and stores, and have queue numbers, too. The public names are
+// those of include/gshmem/deepep.h.
 #pragma once
 
 #include "../core/register_bounds.h"
@@ -68,14 +68,14 @@ GSHMEM_OUTLINE void quiet_by(const State& state, std::uint32_t index, const char
 
 namespace gshmem::api {
 
-/// The number of queues to each PE that can be chosen: those of the first rail, because the words
-/// that follow data are changed by atomics (NicView). 0: the job has no network.
+/// Returns the number of queues to each PE that can be chosen: those of the first rail, because
+/// atomics change the words that follow data (NicView). 0: the job has no network path.
 GSHMEM_FN std::uint32_t queues_to_pe(const State& state) {
   if (!state.nic.queues) return 0;
   return state.nic.rails == 1 ? state.nic.per_pe : state.nic.per_pe / state.nic.rails;
 }
 
-/// A queue to PE `pe`. Numbers beyond those of the queues mean them again.
+/// A queue to PE `pe`. Its number is taken modulo the number of queues.
 struct ChosenQueue {
   int pe;
   int number;
@@ -141,7 +141,7 @@ GSHMEM_FN void quiet_of_queue(const Caller& call, ChosenQueue to) {
   if (state.nic.queues) nic::quiet_by(state, to.index(state), call.name);
 }
 
-/// Calls all of them, to bound the registers of relocatable code (register_bounds.h).
+/// Calls all these functions, to bound the registers of relocatable code (register_bounds.h).
 struct ChosenQueueFit {
   void* dest;
   const void* source;

@@ -1,7 +1,7 @@
-// Locks (OpenSHMEM 1.5, section 9.11), as ticket locks. One PE's copy of the lock, chosen by its
-// offset in the heap, holds the current ticket and the next one, 4 bytes each, so that a lock of
-// zeros is free. A thread that sets it takes the next ticket and waits for its turn: first come,
-// first served.
+// Locks (OpenSHMEM 1.5, section 9.11), as ticket locks. The copy of one PE counts, which is chosen
+// by the offset of the lock in the heap. It holds the current ticket and the next one, 4 bytes
+// each, so that a lock of zeros is free. A thread that sets the lock takes the next ticket and
+// waits until it is the current one: first come, first served.
 #pragma once
 
 #include "api.h"
@@ -13,7 +13,7 @@ struct LockWords {
   int pe;
 };
 
-/// Consecutive locks are on different PEs.
+/// Returns the words of a lock, and their PE. Consecutive locks are on different PEs.
 GSHMEM_FN LockWords lock_words(const State& state, long* lock) {
   auto* const words = reinterpret_cast<std::uint32_t*>(lock);
   const auto offset = static_cast<std::uint64_t>(reinterpret_cast<char*>(lock) - state.heap);
@@ -21,8 +21,8 @@ GSHMEM_FN LockWords lock_words(const State& state, long* lock) {
   return {words, words + 1, static_cast<int>(offset / sizeof(long) % n)};
 }
 
-/// Atomics in place and those of the network would both update the words, and lose each other's
-/// updates.
+/// Are all atomics on the lock executed on one path? If mapped PEs changed it in place and others
+/// by the network, updates would be lost.
 GSHMEM_FN bool lock_is_atomic([[maybe_unused]] const Caller& call) {
   bool mixed = call.state.amo_path == abi::AmoPath::kInPlace && call.state.nic.queues != nullptr;
 #if !defined(__CUDA_ARCH__)

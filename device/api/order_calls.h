@@ -1,7 +1,7 @@
-// Calls of the API as the order checkers have them (device/core/order_check.h). Included by
-// device/api/api.h, whose functions return at once where one of these is true: the checker has
-// carried it out, or will. False: the PE is not mapped, or the calls are only looked at. Empty
-// without a checker.
+// Calls of the API in the form that the order checkers take (device/core/order_check.h). Included
+// by device/api/api.h, whose functions return at once if one of these returns true: then the
+// checker has executed the call, or will execute it. They return false if the PE is not mapped, or
+// if the calls are only recorded. Empty without a checker.
 #pragma once
 
 #include "../core/order_check.h"
@@ -9,7 +9,7 @@
 #include "../pe/p2p.h"
 
 // GSHMEM_ORDER_CALL(code): `code` runs with `checker` in a function of the API whose caller is
-// `call`. GSHMEM_WATCH(code): only where calls are looked at, which are those of `watch`.
+// `call`. GSHMEM_WATCH(code): `code` runs with `watch`, only where calls are recorded.
 #if defined(GSHMEM_WATCH_ON)
 #include "order_watch.h"
 #define GSHMEM_WATCH(...)                                                                      \
@@ -28,14 +28,14 @@
 #if defined(GSHMEM_ORDER_ON) || defined(GSHMEM_WATCH_ON)
 namespace gshmem::device::order {
 
-/// The first thread of a group works, whose threads synchronize before and after it.
+/// Runs `work` on the first thread of a group. The threads synchronize before and after it.
 template <class Coop, class Work>
 GSHMEM_FN void by_group(Coop coop, const Work& work) {
   coop.sync();
   if (coop.thread_rank() == 0) work();
   coop.sync();
 }
-/// A plain one.
+/// Makes a Transfer without strides.
 GSHMEM_FN Transfer transfer(const State& state, void* dest, const void* source, std::size_t bytes,
                             int pe, bool blocking) {
   Transfer t{&state, pe, static_cast<char*>(dest), static_cast<const char*>(source), bytes};
@@ -58,7 +58,7 @@ GSHMEM_FN Transfer strided(const State& state, void* dest, const void* source, s
 #if defined(GSHMEM_WATCH_ON)
 namespace gshmem::device::order {
 
-/// Functions of the API call it.
+/// Passes the calls of a function of the API to its Watch.
 struct Watched {
   const Watch& watch;
   GSHMEM_FN void fence(const State&) const { order::fence(watch); }
@@ -124,7 +124,7 @@ GSHMEM_FN void fetch(const Watched& of, const State&, AmoOp op, const T* word, i
   if (op == AmoOp::kAdd) tell_word(of.watch, word, pe, true);
   acquire(of.watch);
 }
-/// Its result is in `fetch` after quiet.
+/// The result of the atomic is in `fetch` after quiet.
 template <class T>
 GSHMEM_FN bool land(const Watched& of, const State&, T* fetch, const T&, int pe) {
   const Use use{range_of(fetch, sizeof(T)), {}, pe, OrderKind::kFetch, false};

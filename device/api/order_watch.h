@@ -1,8 +1,8 @@
-// The order checker for kernels (docs/order-check.md): in programs compiled with
-// -DGSHMEM_CHECK_ORDER each call looks whether it may be in the way of one that is not complete,
-// and is noted. Included by order_calls.h. Invariant: a call that is noted has no quiet, in any
-// thread, that came after it and has returned. So what is reported is not ordered, whichever thread
-// made it.
+// The order checker for kernels (docs/order-check.md). In programs compiled with
+// -DGSHMEM_CHECK_ORDER each call checks whether its memory overlaps that of a call that is not
+// complete, and is then recorded. Included by order_calls.h. Invariant: no thread has returned from
+// a quiet that came after a recorded call. So calls that are reported are not ordered, whichever
+// thread made them.
 #pragma once
 
 #if defined(GSHMEM_CHECK_ORDER)
@@ -18,7 +18,7 @@
 #include <cstdio>
 
 #if !defined(__CUDACC_RTC__)
-/// Asks for abi::OrderShadow in the heaps of PEs that are initialized later.
+/// Requests abi::OrderShadow in the heaps of PEs that are initialized later.
 extern "C" __attribute__((visibility("default"))) int gshmemi_note_calls(void);
 namespace {
 [[maybe_unused]] const int gshmemi_calls_are_noted = gshmemi_note_calls();
@@ -57,14 +57,14 @@ GSHMEM_FN bool overlap(const Range& a, const Range& b) {
   return false;
 }
 
-/// Two calls of a finding. The first one may be of another PE.
+/// The place of a call. A finding has two; the first one may be on another PE.
 struct Place {
   const char *name, *file;
   int line, pe;
 };
 struct Finding {
   const char *first_does, *second_does, *missing, *mend;
-  bool between;  ///< the mend is a call between the places
+  bool between;  ///< the call that corrects the order belongs between the two places
 };
 
 /// Prints a pair of places once.
@@ -115,7 +115,8 @@ GSHMEM_FN std::uint64_t calling_thread() {
 #endif
 }
 
-/// A sum of up to 64 words of a payload, which a change of all of it changes.
+/// Returns a hash over a sample of a payload: up to 127 of its words, and the bytes after them. If
+/// another store replaces the whole payload, the hash changes.
 GSHMEM_OUTLINE std::uint64_t sum_of(const void* payload, std::uint64_t bytes) {
   constexpr std::uint64_t kSamples = 64;
   const char* const at = static_cast<const char*>(payload);
@@ -141,7 +142,7 @@ struct Use {
   Range local, remote;
   int pe;
   OrderKind kind;
-  bool writes = true;  ///< the memory of `pe`
+  bool writes = true;  ///< it writes the memory of `pe`
   bool is_amo = false;
 };
 GSHMEM_FN bool is_get(OrderKind kind) {
@@ -151,12 +152,12 @@ GSHMEM_FN Range range_of(const void* at, std::uint64_t bytes) {
   return {reinterpret_cast<std::uintptr_t>(at), bytes, 1, 0};
 }
 
-/// The caller of a function, and what is noted of its PE.
+/// The caller of a function, and the records of its PE.
 struct Watch {
   const api::Caller& call;
   const State& state;
   abi::OrderShadow* shadow;
-  std::uint32_t context;  ///< by its entry; 0: the default one
+  std::uint32_t context;  ///< its entry plus 1; 0: the default context
 
   GSHMEM_FN Watch(const api::Caller& of, const State& its)
       : call(of), state(its), shadow(its.control->order), context(0) {
@@ -170,19 +171,19 @@ struct Watch {
     for (std::uint32_t i = 0; i < abi::kMaxContexts && (each = context_of(entries[i])); ++i) {
       if (each != &state) continue;
       context = i + 1;
-      if (context >= abi::kOrderContexts) shadow = nullptr;  // too many to note
+      if (context >= abi::kOrderContexts) shadow = nullptr;  // too many contexts to record
       break;
     }
   }
   GSHMEM_FN Place place() const { return {call.name, call.file, call.line, state.my_pe}; }
 };
 
-/// A note, and whether its operation is ordered before what follows.
+/// A record, and whether its operation is ordered before later calls.
 struct Pending {
   abi::OrderRecord note;
   std::uint64_t number;
-  bool is_fenced;  ///< before later operations of its context
-  bool has_come;   ///< another PE has told this one, after it had seen the operation
+  bool is_fenced;  ///< ordered before later operations of its context
+  bool has_come;   ///< another PE that has seen the operation has notified this PE
   GSHMEM_FN Range local() const { return {note.local, note.bytes, note.count, note.local_stride}; }
   GSHMEM_FN Range remote() const {
     return {note.remote, note.bytes, note.count, note.remote_stride};
@@ -192,7 +193,7 @@ struct Pending {
   }
 };
 
-/// Copies the words of a note after its turn, which the owner of the slot writes.
+/// Copies the words of a record after `turn`, which the owner of the slot writes.
 template <class Copy>
 GSHMEM_FN void for_each_word(const Copy& copy) {
   static_assert(sizeof(abi::OrderRecord) % 8 == 0);
@@ -209,8 +210,8 @@ GSHMEM_FN void raise(std::uint64_t* to, std::uint64_t value) {
   }
 }
 
-/// Calls visit(pending) for each operation that is not complete. A note that is over costs three
-/// loads, and the ones at the begin are not looked at again: on GPUs a whole note takes
+/// Calls visit(pending) for each operation that is not complete. A record of a complete one costs
+/// three loads. Complete ones at the beginning are not read again: on GPUs a whole record takes
 /// microseconds.
 template <class Visit>
 GSHMEM_FN void for_each_pending(const Watch& watch, const Visit& visit) {
@@ -218,14 +219,14 @@ GSHMEM_FN void for_each_pending(const Watch& watch, const Visit& visit) {
   const std::uint64_t end = load_relaxed(&shadow.head), first = load_relaxed(&shadow.first);
   if (end <= first) return;
   std::uint64_t number = end - first > abi::kOrderRecords ? end - abi::kOrderRecords : first;
-  std::uint64_t all_over = number;  // the notes before it
+  std::uint64_t all_over = number;  // all records before it are complete
   Pending pending{};
   auto* const to = reinterpret_cast<std::uint64_t*>(&pending.note);
   GSHMEM_NO_UNROLL
   for (; number < end; ++number) {
     const abi::OrderRecord& slot = shadow.records[number % abi::kOrderRecords];
     const std::uint64_t turn = load_acquire(&slot.turn);
-    if (turn != number + 1) {  // it is being written, or complete, or a later call has its place
+    if (turn != number + 1) {  // it is being written, or is complete, or its slot is reused
       if (turn > number && turn != abi::kOrderBusy && all_over == number) ++all_over;
       continue;
     }
@@ -251,7 +252,7 @@ GSHMEM_FN void for_each_pending(const Watch& watch, const Visit& visit) {
   if (first < all_over) raise(&shadow.first, all_over);
 }
 
-/// Notes a call that is not complete when it returns. `nbi`: it may use local memory until quiet.
+/// Records a call that is not complete when it returns. `nbi`: it may use local memory until quiet.
 GSHMEM_OUTLINE void note(const Watch& watch, const Use& use, bool nbi) {
   abi::OrderShadow& shadow = *watch.shadow;
   const std::uint64_t number = atomic_fetch_add(&shadow.head, std::uint64_t{1});
@@ -283,7 +284,7 @@ GSHMEM_OUTLINE void note(const Watch& watch, const Use& use, bool nbi) {
   store_release(&slot.turn, number + 1);
 }
 
-/// Reports pending operations that the call does not come after, although it uses their memory.
+/// Reports pending operations that use the memory of the call, and are not ordered before it.
 GSHMEM_OUTLINE void look(const Watch& watch, const Use& use) {
   const int me = watch.state.my_pe;
   const auto found = [&](const Pending& pending, const Finding& finding) {
@@ -331,7 +332,8 @@ GSHMEM_OUTLINE void look(const Watch& watch, const Use& use) {
   });
 }
 
-/// A signal to `pe` comes after no put of the thread but its own one.
+/// Reports puts of the thread to `pe` that are not ordered before a signal: only the payload of the
+/// signal is.
 GSHMEM_OUTLINE void look_at_signal(const Watch& watch, int pe) {
   const std::uint64_t thread = calling_thread();
   for_each_pending(watch, [&](const Pending& pending) {
@@ -346,7 +348,8 @@ GSHMEM_OUTLINE void look_at_signal(const Watch& watch, int pe) {
   });
 }
 
-/// Returns the entry of a word by its offset in the heap, or null. If `makes`, it makes one.
+/// Returns the entry of a word by its offset in the heap, or null. With `makes` it adds an entry if
+/// there is none.
 GSHMEM_FN abi::OrderWord* find_word(abi::OrderShadow* shadow, std::uint64_t word, bool makes) {
   GSHMEM_NO_UNROLL
   for (std::uint32_t i = 0; i < 8; ++i) {
@@ -363,7 +366,7 @@ GSHMEM_FN abi::OrderWord* find_word(abi::OrderShadow* shadow, std::uint64_t word
 GSHMEM_FN std::uint64_t offset_of(const State& state, const void* p) {
   return reinterpret_cast<std::uintptr_t>(p) - reinterpret_cast<std::uintptr_t>(state.heap);
 }
-/// Notes a place where another PE reads it.
+/// Copies the place of the call to an entry that another PE reads.
 template <class Entry>
 GSHMEM_FN void copy_place(const Watch& watch, Entry& to) {
   to.pe = watch.state.my_pe;
@@ -376,7 +379,7 @@ GSHMEM_FN void copy_place(const Watch& watch, Entry& to) {
   }
   copy_text(to.file, file, sizeof(to.file));
 }
-/// Tells the target that its word is added to, or set.
+/// Records at the target that the word is added to, or that it is set.
 GSHMEM_OUTLINE void tell_word(const Watch& watch, const void* word, int pe, bool adds) {
   if (!amo_is_mapped(watch.state, pe)) return;
   abi::OrderShadow* const theirs = peer_address(watch.state, watch.shadow, pe);
@@ -387,7 +390,7 @@ GSHMEM_OUTLINE void tell_word(const Watch& watch, const void* word, int pe, bool
   store_release(&entry->adds, adds ? 1u : 0u);
 }
 
-/// The payload of a put with signal is on its way to `pe`.
+/// Records at the target that the payload of a put with signal is pending.
 GSHMEM_OUTLINE void tell_payload(const Watch& watch, const Transfer& t, const void* word) {
   if (!set_is_mapped(watch.state, t.pe) || t.bytes == 0) return;
   abi::OrderShadow* const theirs = peer_address(watch.state, watch.shadow, t.pe);
@@ -408,7 +411,7 @@ GSHMEM_OUTLINE void tell_payload(const Watch& watch, const Transfer& t, const vo
   copy_place(watch, to);
   fence_release_system();
 }
-/// It is there, and its signal too.
+/// Records at the target that the payload and its signal have arrived.
 GSHMEM_OUTLINE void tell_arrival(const Watch& watch, const void* word, int pe) {
   if (!set_is_mapped(watch.state, pe)) return;
   abi::OrderShadow* const theirs = peer_address(watch.state, watch.shadow, pe);
@@ -421,7 +424,8 @@ GSHMEM_OUTLINE void tell_arrival(const Watch& watch, const void* word, int pe) {
                             std::uint64_t{abi::kOrderThere});
 }
 
-/// How long a wait looks whether its word goes on, and whether a payload comes to rest.
+/// Time limits of a wait: how long it checks whether additions exceed its value, and how long it
+/// waits for the record that a payload has arrived.
 #if defined(__CUDA_ARCH__)
 inline constexpr std::uint64_t kOrderLingerNs = 500'000;  // calls of the adders take longer
 #else
@@ -429,7 +433,8 @@ inline constexpr std::uint64_t kOrderLingerNs = 50'000;
 #endif
 inline constexpr std::uint64_t kOrderArrivalNs = 1'000'000'000;
 
-/// Is what a signal has announced still there? The threads that wait for it return after the look.
+/// Checks that payloads which a signal has announced were not replaced. Threads that wait for the
+/// signal return after the check.
 GSHMEM_OUTLINE void look_at_payloads(const Watch& watch, std::uint64_t word, bool is_barrier) {
   GSHMEM_NO_UNROLL
   for (abi::OrderPayload& each : watch.shadow->payloads) {
@@ -437,7 +442,7 @@ GSHMEM_OUTLINE void look_at_payloads(const Watch& watch, std::uint64_t word, boo
     if (now == abi::kOrderFree) continue;
     if (is_barrier && each.barriers == load_relaxed(&watch.shadow->barriers)) continue;
     if (each.word != word || each.epoch != load_relaxed(&watch.shadow->epoch)) {
-      if (now != abi::kOrderLooked)  // what is known of it is out of date
+      if (now != abi::kOrderLooked)  // the record is out of date
         (void)atomic_compare_swap(&each.state, now, std::uint64_t{abi::kOrderFree});
       continue;
     }
@@ -463,8 +468,9 @@ GSHMEM_OUTLINE void look_at_payloads(const Watch& watch, std::uint64_t word, boo
   }
 }
 
-/// The PE has learned something from another one. `word` is the one that it has read, by its offset
-/// in the heap, or 0. After a barrier of all PEs, payloads that were put later stay known.
+/// Records that this PE has synchronized with another one. `word` is the word that it has read, by
+/// its offset in the heap, or 0. After a barrier of all PEs, records of payloads that were put
+/// later are kept.
 GSHMEM_OUTLINE void acquire(const Watch& watch, std::uint64_t word = 0, bool is_barrier = false) {
   abi::OrderShadow& shadow = *watch.shadow;
   raise(&shadow.acquired, load_relaxed(&shadow.head));
@@ -495,7 +501,7 @@ GSHMEM_OUTLINE void quiet(const Watch& watch, int pe) {
   });
 }
 
-/// A word that is waited for by EQ was added to, beyond that value.
+/// Reports that additions have passed the value for which a wait by EQ waits.
 GSHMEM_OUTLINE void report_passed(const Watch& watch, const abi::OrderWord& word) {
   report(watch.shadow, {word.name, word.file, word.line, word.pe}, watch.place(),
          {"adds to a word", "waits until it is equal to a value, which it has passed",
@@ -503,7 +509,7 @@ GSHMEM_OUTLINE void report_passed(const Watch& watch, const abi::OrderWord& word
           "Wait for GSHMEM_CMP_GE, or use a word for each of the additions.", false});
 }
 
-/// Waits for up to a second. Returns true if `*seen` is an awaited value: the call is then over.
+/// Waits for up to a second. Returns true if `*seen` is an awaited value: then the call has ended.
 template <class T>
 GSHMEM_FN bool await(const Watch& watch, const T* ivar, int cmp, T value, T* seen) {
   constexpr std::uint64_t kLong = 200'000'000, kMost = 1'000'000'000;

@@ -62,7 +62,7 @@ GSHMEM_FN void fit_words(const FitWork& w) {
   api::put_nbi(api::context_caller("", "", w.handle, pe), LeanThread{}, w.dest, w.source, w.n, pe);
 }
 
-// The bounds are so many blocks of so many threads on an SM of 65,536 registers.
+// Each bound says how many blocks, of how many threads, share the 65,536 registers of an SM.
 
 /// The bound is 40 registers.
 static __global__ void __launch_bounds__(768, 2) fit_waits(const FitWork* w) {
