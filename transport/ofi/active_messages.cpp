@@ -93,7 +93,7 @@ void ActiveMessages::copy_done(MessageBuffer& buffer) {
     end_served(request);
   } else if (buffer.role == Role::kRequest) {
     if (buffer.operation == nullptr)
-      release(buffer);  // abandoned in the meantime
+      release(buffer);  // it was abandoned in the meantime
     else
       send(buffer);
   } else if (buffer.header().kind == MessageKind::kReply) {
@@ -219,7 +219,7 @@ void ActiveMessages::received(MessageBuffer& buffer, const Completion& completio
   }
   Served& queue = served_[header.queue];
   queue.pe = buffer.pe;
-  // This is done out of order: the messages that it overtakes may wait for messages that never
+  // An abandonment is processed out of order: messages before it may wait for messages that never
   // arrive.
   if (header.kind == MessageKind::kAbandon) queue.abandon();
   if (queue.take(buffer)) {

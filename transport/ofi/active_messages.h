@@ -31,7 +31,8 @@ class ActiveMessages final : public Engine,
     std::uint32_t remote_key = 0;  ///< key that requests of peers must contain
     bool carries_data = false;     ///< carries writes and reads, too, not only atomics
     std::size_t max_queues = 0;    ///< number of queues of this PE, at most
-    /// Data that peers have written is in the heap only after a flush by it; null: always.
+    /// Data that peers have written is in the heap only after this engine has flushed; null: it
+    /// always is.
     RmaEngine* flusher = nullptr;
   };
   /// Posts its receives: peers may send from now on.

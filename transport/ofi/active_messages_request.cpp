@@ -137,12 +137,12 @@ void ActiveMessages::take_reply(MessageBuffer& buffer) {
   const std::size_t index = header.request & ((1u << kIndexBits) - 1);
   MessageBuffer* const request = index < requests_.count() ? &requests_[index] : nullptr;
   const bool asked = request != nullptr && request->request == header.request && !request->answered;
-  if (!asked) {  // abandoned in the meantime
+  if (!asked) {  // it was abandoned in the meantime
     post_receive(buffer);
     return;
   }
   buffer.answers = request;
-  if (request->operation == nullptr) {  // of an abandoned queue
+  if (request->operation == nullptr) {  // its queue was abandoned
     end_reply(buffer, {});
   } else if (header.syndrome != 0) {
     end_reply(buffer, failure(static_cast<abi::Syndrome>(header.syndrome),
@@ -186,14 +186,14 @@ void ActiveMessages::finish_request(MessageBuffer& request, const Failure& why) 
   --peer.requests;
   request.answered = true;
   if (Operation* const operation = std::exchange(request.operation, nullptr)) {
-    // The target has counted the immediates, or never will.
+    // The target has counted the immediates, or will never count them.
     if (operation->wqe.is_atomic()) peer.immediates -= std::exchange(operation->pieces, 0);
     if (why)
       operation->piece_fails(why);
     else
       operation->piece_ends();
   }
-  // In the other states the buffer is still in use, and its user releases it.
+  // In the other states the buffer is still in use, and its user releases it later.
   if (request.state == State::kAwaiting) release(request);
 }
 

@@ -120,7 +120,7 @@ void ActiveMessages::end_served(MessageBuffer& request) {
   serve(queue);
 }
 
-/// After an error of a queue none of its requests are executed.
+/// Refuses a request. After an error of a queue none of its requests are executed.
 void ActiveMessages::refuse(MessageBuffer& answer, MessageBuffer& request, std::uint8_t syndrome) {
   served_[request.header().queue].abandon();
   reply(answer, request, syndrome);

@@ -34,8 +34,8 @@ struct AtomicPlan {
   enum class Call {
     kFetch,    ///< uses fi_fetch_atomic(op, operand)
     kCompare,  ///< uses fi_compare_atomic(op, operand, compare)
-    /// A loop of compare-and-swap. It replaces an expected value by nic::atomic_result of it, until
-    /// the expected value was right. It is atomic to all other atomics of the provider.
+    /// A loop of compare-and-swap. It tries to replace an expected value by its nic::atomic_result,
+    /// until the expected value was right. It is atomic to all other atomics of the provider.
     kLoop,
   };
   Call call = Call::kLoop;

@@ -7,9 +7,9 @@
 
 namespace gshmem::ofi {
 
-/// Sockets and event polls that this process opens during its lifetime are closed on exec
-/// afterwards. A descriptor that another thread opens in the meantime without the flag gets it,
-/// too.
+/// While it exists, it watches for descriptors. Sockets and event polls that this process opens in
+/// that time get the flag close-on-exec. A descriptor that another thread opens without the flag in
+/// that time gets it, too.
 class ClosedOnExec {
  public:
   ClosedOnExec();

@@ -39,7 +39,7 @@ constexpr Variable kForGpus[] = {
 // Options of endpoints that headers before 1.18 and 1.20 lack (rdma/fi_endpoint.h).
 constexpr int kCudaPermitted = 10, kInjectRmaSize = 18;
 
-/// From this number of PEs on, receive buffers per connection take too much memory (2 MiB in
+/// The number of PEs from which receive buffers per connection take too much memory (2 MiB each in
 /// ofi_rxm).
 constexpr int kManyPes = 64;
 

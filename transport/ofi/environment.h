@@ -20,8 +20,7 @@ void prepare_environment(int n_pes, bool gpu_memory);
 /// if the endpoint has to call it.
 void forbid_cuda(const Library& library, fid_ep* endpoint);
 
-/// Returns how many bytes a write may carry with its call, so that their memory is free again at
-/// once.
+/// Returns how many bytes a write may carry in its call. Their memory may be reused at once.
 [[nodiscard]] std::size_t inject_size(const fi_info& info, fid_ep* endpoint);
 
 /// Returns why libfabric cannot find the CUDA runtime on this machine, with the remedy; empty when

@@ -12,7 +12,7 @@ namespace gshmem::ofi {
 namespace {
 
 constexpr auto kWatch = std::chrono::milliseconds(20);
-/// The number of rounds without work between two reads of the clock, which takes as long as half a
+/// The number of rounds without work between two reads of the clock. A read takes as long as half a
 /// round.
 constexpr unsigned kRoundsPerLook = 16;
 

@@ -28,7 +28,7 @@ class Executor {
     ActiveMessages* messages = nullptr;  ///< null: not used
     std::vector<Peer>& peers;
     QueueServices services;
-    const RailMemory& pool;              ///< the memory that has ...
+    const RailMemory& pool;              ///< the memory that contains ...
     std::uint64_t probe_offset = 0;      ///< ... a word for Liveness
     std::uint64_t* doorbells = nullptr;  ///< doorbells of all queues, in order
     int pe = 0;
@@ -46,8 +46,8 @@ class Executor {
   [[nodiscard]] WorkQueue& added(std::size_t index) { return added_.at(index - handed_over_); }
   [[nodiscard]] std::size_t count() const { return handed_over_ + added_.size(); }
 
-  /// Starts the thread, or passes it the queues added since. Waits until all PEs to which these
-  /// lead, and none did before, have answered on each rail. Errors: see Liveness::wait.
+  /// Starts the thread, or passes it the queues that were added since. Then it waits until all PEs
+  /// to which only these queues lead have answered on each rail. Errors: see Liveness::wait.
   void start();
   /// Runs `what` on the thread, which alone may call the provider, and returns or throws its
   /// result. Without a thread the caller runs it.

@@ -17,16 +17,17 @@ namespace {
 using std::chrono::microseconds;
 
 // A yield gives the core to the thread that waits for the last operation, or to the other side of
-// the connection. Spinning for 20 us first took 85 us for the round trip of a signal instead of 50
+// the connection. With 20 us of spinning first, the round trip of a signal took 85 us instead of 50
 // (tcp, two PEs on two cores). On a free core a yield takes less than a microsecond.
 constexpr microseconds kYield{300};
-// A sleep lasts a sixteenth of the time without work, so it delays what comes by little. With
-// sleeps of 20 us for the first 20 ms, three PEs on two busy cores spent most of their time on
-// empty rounds.
+// A sleep lasts a sixteenth of the time without work, so it delays the next work only a little.
+// With sleeps of 20 us for the first 20 ms, three PEs on two busy cores spent most of their time in
+// rounds without work.
 constexpr int kIdlePerSleep = 16;
 constexpr long kShortestNs = 20'000, kLongestNs = 100'000;
 
-/// A core for the executor, one for the PE, and one for everything else.
+/// The number of cores from which spinning is useful: one for the executor, one for the PE, and one
+/// for everything else.
 constexpr double kCoresToSpin = 3;
 
 }  // namespace

@@ -22,8 +22,8 @@ enum class Polling {
 /// `cores` is the number that this PE's threads may use, divided by the PEs of this host that share
 /// them.
 [[nodiscard]] Polling choose_polling(PollChoice wish, double cores);
-/// The cores of the calling process, from sched_getaffinity(2); as a text for people, and in a form
-/// to compare.
+/// The cores of the calling process, from sched_getaffinity(2), as a number for people, and as a
+/// hash to compare.
 struct Cores {
   int count = 0;
   std::uint64_t hash = 0;  ///< identifies the set of cores

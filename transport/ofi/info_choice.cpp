@@ -40,7 +40,7 @@ std::vector<const fi_info*> nearest(const std::vector<const fi_info*>& equal,
   int beside = 0;  // number of NICs under the GPU's root port
   for (const fi_info* info : equal) {
     const std::string pci = pci_of(*info), domain = info->domain_attr->name;
-    // Distance on the PCI bus does not tell which networks reach all hosts.
+    // The distance on the PCI bus does not tell which networks reach all hosts.
     if (pci.empty() || !source_of(*info).empty()) break;
     const bool known =
         std::ranges::any_of(nics, [&](const nic::Candidate& n) { return n.device == domain; });

@@ -1,10 +1,10 @@
 // Checks whether peers answer, by READs of a word that each PE has for this purpose. The first
-// operation to each peer that a queue leads to is such a READ on every rail, a greeting. It makes
-// providers connect, and what they allocate and register for a connection must exist before kernels
-// run. Later a peer is probed when operations have waited for it for longer than kProbeAfter.
-// Providers fail pending operations on a connection that has ended, but not always, and never an
-// operation that waits for a message. The thread that starts queues waits for greetings; all else
-// is used by the executor's thread.
+// operation to each peer to which a queue leads is such a READ on every rail. It is called a
+// greeting, and makes providers connect. The memory that they allocate and register for a
+// connection must exist before kernels run. Later a peer is probed when operations have waited for
+// it for longer than kProbeAfter. Providers fail pending operations on a connection that has ended,
+// but not always, and never an operation that waits for a message. The thread that starts queues
+// waits for greetings. The executor's thread uses everything else.
 #pragma once
 
 #include "transport/ofi/operation.h"

@@ -31,7 +31,7 @@ Ticket MappedAccess::start_read(std::uint64_t offset, void* to, std::size_t byte
     return engine_->start_read(offset, to, bytes);
   }
   mapping_.read(offset, to, bytes);
-  unsettled_ = false;  // a read does not pass earlier writes
+  unsettled_ = false;  // a read completes the writes before it
   return kNoTicket;
 }
 

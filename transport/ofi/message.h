@@ -81,7 +81,7 @@ struct MessageBuffer : Context {
 };
 
 /// The number and the size of the messages that a PE may have pending. Receives are posted for all
-/// that may arrive.
+/// messages that may arrive.
 struct MessageSizes {
   std::size_t window = 0;   ///< number of requests to one peer that may be unanswered
   std::size_t payload = 0;  ///< maximum size of a message's payload, in bytes

@@ -188,7 +188,7 @@ void OfiNic::make_engines() {
   const bool direct = rma && atomics_.complete();
   const bool immediates = rma && !direct && rails.first().able().immediates;
   const bool words_twice = rma && !direct && access_->coherent() && !rails.first().able().words;
-  // For GPU memory: writes of NICs may become visible later than the messages about them.
+  // For GPU memory: writes of NICs may become visible after the messages that announce them.
   const bool trails = rma && on_gpu && rails.first().able().rdma && !setup_.gpu_orders_writes;
   if (rma)
     rma_ = std::make_unique<RmaEngine>(

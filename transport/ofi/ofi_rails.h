@@ -48,7 +48,7 @@ class OfiRails {
   /// All rails use one provider.
   [[nodiscard]] const Fabric& first() const { return *fabrics_.front(); }
   /// Returns the rail for small transfers and messages between two PEs. It differs between
-  /// neighbours, so that the messages which all send to one PE use all of its rails.
+  /// consecutive PEs. So if all PEs send to one PE, their messages use all of its rails.
   [[nodiscard]] std::size_t between(int a, int b) const {
     return static_cast<std::size_t>(a + b) % count();
   }

@@ -23,8 +23,8 @@ using ofi::RailMemory;
 
 /// Number of queues in addition to those between PEs: those of user-created contexts.
 constexpr std::size_t kMoreQueues = 1024;
-/// On such a machine CPU and NICs access a GPU by PCIe only. If the CPU has another link, its
-/// accesses may pass the writes of NICs.
+/// Is PCIe the only link by which CPU and NICs access a GPU? If the CPU has another link, its
+/// accesses may overtake the writes of NICs.
 #if defined(__x86_64__)
 constexpr bool kOneBus = true;
 #else
@@ -37,7 +37,7 @@ struct Offer {
   std::uint32_t rma = 0;    ///< the provider can access this PE's heap
   std::uint64_t cores = 0;  ///< hash of the cores of its host that it may use
   int host = 0;
-  std::uint64_t word = 0;  ///< random; that of PE 0 is in all messages
+  std::uint64_t word = 0;  ///< random; all messages contain the word of PE 0
   char provider[64] = "";
 };
 

@@ -50,7 +50,8 @@ void Operation::reset() {
 }
 
 std::string Operation::describe() const {
-  // A write of a word may have become an atomic: its opcode tells what it was.
+  // A write of a word may have been converted to an atomic. Its opcode still shows the original
+  // operation.
   const bool writes = wqe.opcode == static_cast<std::uint8_t>(abi::Opcode::kRdmaWrite);
   const char* const name = wqe.kind == nic::WqeKind::kRead ? "READ"
                            : wqe.is_atomic() && !writes    ? "atomic"

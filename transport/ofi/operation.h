@@ -52,7 +52,7 @@ struct Outbound {
   std::uint32_t next = 0;  ///< number of the next message
 };
 
-/// The immediate of a write has the queue that counts it, and the number of its group.
+/// The immediate of a write contains the queue that counts it, and the number of its group.
 inline constexpr unsigned kGroupShift = 24;
 [[nodiscard]] inline std::uint32_t immediate_of(const Outbound& outbound, int group) {
   return outbound.twin | static_cast<std::uint32_t>(group) << kGroupShift;
@@ -79,7 +79,7 @@ class OperationOwner {
 
 struct Operation {
   enum class State {
-    kQueued,  ///< it waits for others: of its queue, or of those that occupy the engine
+    kQueued,  ///< it waits for other operations: of its queue, or of those that occupy the engine
     kBegun,
     kIssued
   };
@@ -97,8 +97,8 @@ struct Operation {
   /// For an atomic and the writes before it that may be pending at the same time: their immediates
   /// contain the group, and the target counts them before it executes the atomic.
   int group = kNoGroup;
-  // These are not next to `state`: done() would read both at once, and wait for the store to one of
-  // them.
+  // These members are not next to `state`. If they were, done() would read both by one load, which
+  // has to wait for the store to one of them.
   unsigned in_flight = 0;    ///< number of chunks that were issued and have not ended
   std::uint32_t pieces = 0;  ///< number of chunks with the group; for the atomic: of all its writes
   /// Immediates of the peer that are reserved, one for each possible chunk.
@@ -121,13 +121,13 @@ struct Operation {
   void advance(std::uint64_t bytes);
   [[nodiscard]] std::uint64_t left() const { return wqe.length - at_remote_; }
 
-  /// A chunk was issued; a chunk has ended.
+  /// Counts a chunk that was issued, and one that has ended.
   void piece_begins();
   void piece_ends();
   void piece_fails(Failure why);
-  /// There is more to issue, after the chunk that has just ended was counted.
+  /// Lets the operation be issued again, because the chunk that has just ended left more to issue.
   void issue_again() { state = State::kBegun; }
-  /// Nothing more is issued.
+  /// Marks the operation as failed: nothing more is issued.
   void fail(Failure why);
   /// Notifies the owner of a change.
   void tell();
@@ -177,9 +177,10 @@ class Engine {
   virtual void issue(Operation& operation, bool more) = 0;
   /// Returns why a pending operation waits, in words: "2 messages sent and not answered".
   [[nodiscard]] virtual std::string awaits(const Operation& operation) const = 0;
-  /// May a write carry its group, because the target can accept its immediates?
+  /// Reserves space for the write's immediates at the target. If it returns true, the write may
+  /// carry its group.
   [[nodiscard]] virtual bool reserve_immediates(Operation&) { return false; }
-  /// The queue's remaining messages will not be executed at its target.
+  /// Notifies the target that the queue's remaining messages must not be executed.
   virtual void abandon(Peer&, Outbound&) {}
   virtual ~Engine() = default;
 };

@@ -1,7 +1,7 @@
-// Divides slots between peers, some of which may never return theirs: a peer that does not answer
-// keeps what it has. Half of the slots are reserved, the same number for each peer. Of the rest a
-// peer takes no more than it leaves. So each peer gets some, whatever the others do, if there are
-// at least two slots per peer. Used by one thread.
+// Divides slots between peers. A peer that does not answer may never return its slots. Half of the
+// slots are reserved, the same number for each peer. Of the other slots, a peer may not take more
+// than remain after it. So each peer gets some slots, whatever the others do, if there are at least
+// two slots per peer. Used by one thread.
 #pragma once
 
 #include <cstddef>

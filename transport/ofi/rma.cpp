@@ -15,10 +15,10 @@ namespace gshmem::ofi {
 namespace {
 
 /// Transfers of at least kSpread bytes are spread over all rails, in chunks of at least half of
-/// that. Below that a chunk takes no longer than the calls for it.
+/// that size. The transfer of a smaller chunk takes no longer than the calls for it.
 constexpr std::uint64_t kSpread = 256 * 1024, kPieceAlignment = 4096;
-/// If threads move the data, large transfers are split into chunks, so that a small one need not
-/// wait for all of them. No more are pending than keep a connection busy.
+/// If threads move the data, large transfers are split into chunks, so that a small transfer need
+/// not wait for all of a large one. Only as many chunks are pending as keep a connection busy.
 constexpr std::uint64_t kThreadChunk = 1 << 20;
 constexpr std::size_t kThreadBytes = 8 << 20;
 // A chunk of this size is always issued if nothing else is pending.
@@ -27,7 +27,8 @@ static_assert(kThreadChunk <= kThreadBytes);
 /// Offsets of an atomic's operands in Operation::scratch.
 enum Scratch : std::size_t { kOperand = 0, kCompare = 8, kResult = 16 };
 
-/// Stores an operand. One of 4 bytes is the first half: little-endian, as all hosts of NVIDIA GPUs.
+/// Stores an operand. One of 4 bytes is in the first half: all hosts of NVIDIA GPUs are
+/// little-endian.
 void put(std::uint8_t* to, std::uint64_t value) { std::memcpy(to, &value, sizeof(value)); }
 
 std::uint64_t get(const std::uint8_t* from, std::uint64_t bytes) {
@@ -244,8 +245,9 @@ ssize_t RmaEngine::post_read_of_heap(const Peer& peer, Piece& piece) {
                  peer.heap_base, route.heap_key, static_cast<Context*>(&piece));
 }
 
-/// An answer of the NIC at the other end pushes the writes that it received before into memory (PCI
-/// Express, 2.4.1). An answer of the local NIC does the same for the data of its reads.
+/// Reads a word on every rail to flush. The NIC at the other end pushes its earlier writes into
+/// memory before it answers (PCI Express, 2.4.1). An answer of the local NIC does the same for the
+/// data of its reads.
 bool RmaEngine::flush(Operation& operation) {
   const bool reads = operation.wqe.kind == nic::WqeKind::kRead;
   const Peer& peer = reads ? setup_.peers[static_cast<std::size_t>(setup_.pe)] : *operation.peer;

@@ -13,7 +13,7 @@
 
 namespace gshmem::ofi {
 
-/// Is notified of the end of RmaEngine::flush_own().
+/// Receives the end of RmaEngine::flush_own().
 class FlushSink {
  public:
   virtual void flushed(const Failure& why) = 0;
@@ -49,8 +49,8 @@ class RmaEngine final : public Engine, private CompletionSink {
   /// Notifies `sink` when everything that peers have written to this PE's heap so far is visible.
   /// One at a time.
   void flush_own(FlushSink& sink);
-  /// Called after the queues of a round: rings for calls that expected a next one which did not
-  /// come.
+  /// Called after the queues of a round. It rings for calls that announced a next call (FI_MORE)
+  /// which did not come.
   void end_round();
   /// Advances results of atomics on their way into the heap, and repeats operations that must be
   /// tried again.
@@ -70,7 +70,7 @@ class RmaEngine final : public Engine, private CompletionSink {
     std::deque<Piece> pieces;  ///< as many as the endpoint's queue has slots
     std::vector<Piece*> free;
     PeerQuota quota;
-    /// Calls were made with FI_MORE and none after them: the device may not know of them.
+    /// The last call had FI_MORE: the device may not know about the calls.
     bool unrung = false;
   };
   struct Result {

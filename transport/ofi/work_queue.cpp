@@ -60,7 +60,7 @@ void WorkQueue::step(QueueServices& services, Clock::time_point now) {
   fetch(services);
   issue(services, now);
   retire(services);
-  // Retired operations make room for entries that were announced.
+  // Operations that have retired make room for entries that a doorbell has announced.
   if (!hungry_ && !operations_.full() && next_ < rung_ && !closed_) list();
 }
 
@@ -72,7 +72,7 @@ void WorkQueue::rung(std::uint64_t value) {
     doorbell_error_ = strprintf("doorbell 0x%016lx names queue 0x%x", value, doorbell.number);
   } else if (rung_ + ahead - retired_ <= depth_) {
     rung_ += ahead;
-    // Otherwise it is an older doorbell that arrives late, which is harmless.
+    // Otherwise it is an older doorbell that arrives late, and has no effect.
   } else if (behind > depth_) {
     doorbell_error_ = strprintf("doorbell announces entry %u; %lu of %u entries are in use",
                                 doorbell.producer, rung_ - retired_, depth_);
@@ -185,8 +185,8 @@ Failure WorkQueue::check_remote(const nic::Wqe& wqe, const QueueServices& servic
   return {};
 }
 
-/// The atomic need not wait until the writes before it have ended here: those that have not begun
-/// yet carry its group.
+/// Groups an atomic with the writes before it. Then it need not wait until they have ended here:
+/// writes that have not begun yet carry its group.
 void WorkQueue::group_with_writes(Operation& atomic) {
   const int group = next_group_;
   for (std::size_t at = operations_.size() - 1; at-- > issued_;) {
@@ -213,9 +213,9 @@ void WorkQueue::changed(Operation& operation) {
   list();
 }
 
-/// A read may fetch its data later than a later write stores (without a fence this holds on
-/// InfiniBand), and reads of a queue may overlap. A write may overlap an earlier atomic: only with
-/// a fence does it wait for the atomic's result.
+/// May the operation begin? A read may fetch its data after a later write has stored (without a
+/// fence this is so on InfiniBand, too), and reads of a queue may overlap. A write may overlap an
+/// earlier atomic. Only a write with a fence waits for the atomic's result.
 bool WorkQueue::may_begin(const Operation& operation, const QueueServices& services) const {
   const Pending& before = pending_;
   if (operation.wqe.fence != 0) return before.all() == 0;
@@ -246,7 +246,7 @@ void WorkQueue::issue(QueueServices& services, Clock::time_point now) {
   }
 }
 
-/// Is the operation after the one at `at` a write that will be issued at once, in any case?
+/// Is the operation after the one at `at` a write that will certainly be issued at once?
 bool WorkQueue::follows_at_once(std::size_t at) const {
   if (at + 1 >= operations_.size()) return false;
   const Operation& next = *operations_[at + 1];
@@ -273,7 +273,7 @@ void WorkQueue::hand_on(Operation& operation, bool more, QueueServices& services
   served_ |= taken;
   if (issued) count_pieces(operation);
   if (!queued) return;
-  // Its time limit starts here: the time in which the engine had no space is not the peer's fault.
+  // Its time limit starts here: while the engine had no space, the peer was not the cause.
   if (taken || operation.refused || issued) {
     operation.begun = now;
     if (!issued) operation.state = State::kBegun;

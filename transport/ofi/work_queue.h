@@ -46,15 +46,15 @@ struct QueueServices {
 };
 
 /// Returns the time limit of an operation, which is somewhat less than GSHMEM_TIMEOUT. A PE that
-/// waits for this one began at about the same time as this one began to wait for the operation. It
+/// waits for this PE began at about the same time as this PE began to wait for the operation. It
 /// would give up at about the same time, and name a PE that is reachable. So this PE reports first,
 /// and its news name the PE that cannot be reached. News take two tenths of a second
-/// (Peer::report_at, Pe::look_for_fault), and machines are busy.
+/// (Peer::report_at, Faults::poll_record), and machines are busy.
 [[nodiscard]] inline Clock::duration operation_patience(Clock::duration timeout) {
   return timeout - std::min<Clock::duration>(timeout / 8, std::chrono::seconds(2));
 }
 
-/// The value of a doorbell that was not rung since the last poll; no queue has this number.
+/// The value of a doorbell that was not rung since the last poll. No doorbell has this value.
 inline constexpr std::uint64_t kNotRung = ~std::uint64_t{0};
 
 /// The pending operations of one queue, in order.
@@ -112,7 +112,8 @@ class WorkQueue final : private OperationOwner {
   void step(QueueServices& services, Clock::time_point now);
   /// Has an engine accepted an operation in the last step()?
   [[nodiscard]] bool served() const { return served_; }
-  /// Was something not accepted because the engine had no space? Then it is tried again.
+  /// Is there an operation that the engine did not accept because it had no space? Then it is tried
+  /// again.
   [[nodiscard]] bool hungry() const { return hungry_; }
   /// Fails operations that take too long, and those of a lost peer.
   void find_overdue(const QueueServices& services, Clock::time_point now);
@@ -150,7 +151,7 @@ class WorkQueue final : private OperationOwner {
   std::uint64_t next_ = 0;     ///< the entry to fetch next
   std::uint64_t retired_ = 0;  ///< number of entries whose WQEs have ended
   Ring operations_;            ///< fetched and not retired, in order
-  std::size_t issued_ = 0;     ///< the first operations, which need nothing more, are this many
+  std::size_t issued_ = 0;     ///< number of operations at the front that need no further calls
   struct Pending {
     unsigned writes = 0, grouped = 0, reads = 0, atomics = 0;
     [[nodiscard]] unsigned all() const { return writes + grouped + reads + atomics; }

@@ -1,8 +1,8 @@
-// All queues of a PE: it finds out whose doorbell was rung and which have work, and shares the
-// engines between them. Engines have fewer slots than queues have operations, and free slots go to
-// the queues in turn. Used by the executor's thread. Invariant: a queue that is in no list waits
-// for its doorbell or for its pending operations, both of which add it to the list. So a round
-// without work costs no more than polling the doorbells.
+// All queues of a PE. The class finds the queues whose doorbell was rung and those that have work,
+// and shares the engines between them. Engines have fewer slots than queues have operations, and
+// free slots go to the queues in turn. Used by the executor's thread. Invariant: a queue that is in
+// no list waits for its doorbell or for its pending operations, both of which add it to a list. So
+// a round without work costs no more than polling the doorbells.
 #pragma once
 
 #include "transport/ofi/work_queue.h"
@@ -18,7 +18,7 @@ namespace gshmem::ofi {
 [[nodiscard]] bool has_wide_loads();
 /// Returns the index of the first word from `begin` on that is not all ones, which means that it
 /// was rung; `end` when there is none. An executor without work does this all the time, for all its
-/// queues. `wide` uses the loads that has_wide_loads() checks for.
+/// queues. `wide` selects the loads for which has_wide_loads() checks.
 [[nodiscard]] std::size_t first_rung(const std::uint64_t* words, std::size_t begin, std::size_t end,
                                      bool wide = has_wide_loads());
 
@@ -34,8 +34,8 @@ class WorkQueues {
   [[nodiscard]] const std::deque<WorkQueue>& all() const { return queues_; }
   [[nodiscard]] WorkQueue& operator[](std::size_t index) { return queues_[index]; }
 
-  /// Does what is possible now for all queues. Queues of which an engine accepted nothing, for lack
-  /// of space, come first the next time. Returns true when there was work.
+  /// Does what is possible now for all queues. Queues from which an engine accepted nothing,
+  /// because it had no space, come first the next time. Returns true when there was work.
   bool step(QueueServices& services, Clock::time_point now);
   /// Called once in a while: fails operations that take too long.
   void find_overdue(const QueueServices& services, Clock::time_point now);
