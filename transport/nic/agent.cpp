@@ -9,7 +9,7 @@
 namespace gshmem::nic {
 namespace {
 
-/// Decides how the thread waits. A GPU cannot wake it, so it must poll, and yet not keep a core
+/// Decides how the thread waits. A GPU cannot wake it, so it must poll. But it must not take a core
 /// from threads that work. It spins while there is traffic, then yields, then sleeps.
 class Idle {
  public:

@@ -1,7 +1,7 @@
 // The agent is a host thread that rings doorbells for device code that cannot access the registers
-// (no root, no PeerMappingOverride). Device code stores the doorbell's value to a word in host
+// (no root, no PeerMappingOverride). Device code stores the value of the doorbell to a word in host
 // memory, and the agent forwards the newest value. A doorbell contains a position in the queue, so
-// a forwarded one stands for all earlier ones.
+// the newest doorbell includes all earlier ones.
 #pragma once
 
 #include <atomic>

@@ -28,7 +28,7 @@ enum class WqeKind : std::uint8_t {
   kMaskedFetchAdd,     ///< 4 or 8 bytes
   kDump,
   kSend,  ///< sends into a buffer that the receiver has posted
-  kWait,  ///< holds what follows until a completion queue has as many entries (cross-channel)
+  kWait,  ///< stops the queue until a completion queue has that many entries (cross-channel)
 };
 
 /// Values in order, as a vector. The first `kFew` need no allocation, since nearly all entries have
@@ -81,7 +81,7 @@ struct AtomicOperands {
   std::uint64_t boundary = 0;                     ///< for masked fetch-and-add
 };
 
-/// Where an entry goes that says so itself, in host order (mlx5_wqe_av).
+/// The destination that an entry itself contains, in host order (mlx5_wqe_av).
 struct AddressVector {
   /// A datagram's queue key (the queue pair's own one if bit 31 is set), or a DC access key.
   std::uint64_t key = 0;
@@ -112,7 +112,8 @@ struct WqeFields : AtomicOperands {
   bool has_immediate = false, solicited = false;
   std::uint32_t immediate = 0;
   AddressVector to;  ///< for a datagram, or from a DC initiator
-  // Of a wait: a completion queue, and how many entries it must have had. The NIC counts 24 bits.
+  // For a wait: a completion queue, and the number of entries that it must have had. The NIC counts
+  // 24 bits.
   std::uint32_t awaited_queue = 0, awaited_count = 0;
 
   [[nodiscard]] bool is_atomic() const {
@@ -160,8 +161,8 @@ struct DecodeResult : Findings {
 enum class Receives : std::uint8_t {
   kNo,
   kYes,
-  kDatagrams,  ///< it has, and takes only sends, each with an address vector
-  kTargets,    ///< as kYes, but what goes out has an address vector: a DC initiator
+  kDatagrams,  ///< only sends, each with an address vector
+  kTargets,    ///< kYes, but entries that it sends have an address vector: a DC initiator
 };
 
 /// Returns the size of the WQE that begins with the 16 bytes at `ctrl`: 16 * ds.

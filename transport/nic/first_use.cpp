@@ -84,7 +84,7 @@ void FirstUse::serve() {
 
 void FirstUse::begin(const Pair& pair) {
   Stage& stage = stages_[pair];
-  if (stage != Stage::kNothing) return;  // the connection is in progress
+  if (stage != Stage::kNothing) return;  // the connection is already in progress
   stage = Stage::kOffered;
   const QueueSet::QueueInfos mine = queues_.create(pair);
   if (pair.pe != outside_.my_pe) return send(Kind::kOffer, pair, mine);

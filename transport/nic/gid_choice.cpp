@@ -40,7 +40,7 @@ GidKind parse_kind(const std::string& text, const std::string& link_layer) {
   return link_layer == "Ethernet" ? GidKind::kRoceV1 : GidKind::kInfiniBand;
 }
 
-/// Lower is better.
+/// Returns the rank of an entry; a lower one is better.
 auto rank_on_ethernet(const GidEntry& entry) {
   return std::tuple(!entry.reachable, entry.kind, !gid_is_ipv4(entry.gid),
                     gid_is_link_local(entry.gid));

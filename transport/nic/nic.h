@@ -159,8 +159,8 @@ class Nic {
   virtual void connect(int queue, int pe, const ConnectInfo& peer, std::uint32_t remote_key) = 0;
   // Dynamic connections. A PE makes its target before its queues, which are initiators then: they
   // are ready when they are created, and reach every PE by an address vector in each entry.
-  /// Makes the target of this PE, which takes whoever knows the key of the job. The result is for
-  /// vector_to of the other PEs.
+  /// Makes the target of this PE, which accepts every initiator that knows the key of the job. The
+  /// result is for vector_to of the other PEs.
   [[nodiscard]] virtual ConnectInfo make_target([[maybe_unused]] std::uint64_t key) {
     throw Error(GSHMEMX_ERROR_NOT_SUPPORTED, std::string(name()) + " has no dynamic connections");
   }
@@ -169,10 +169,11 @@ class Nic {
                                                      const ConnectInfo& /*target*/) {
     throw Error(GSHMEMX_ERROR_NOT_SUPPORTED, std::string(name()) + " has no dynamic connections");
   }
-  /// All queues of all PEs that were created since the last start are connected: entries may be
-  /// posted.
+  /// Starts the queues of all PEs that were created since the last start. They are connected:
+  /// entries may be posted.
   virtual void start() = 0;
-  /// Every PE has returned from its first start: what peers connect by themselves exists.
+  /// Called when every PE has returned from its first start. All objects that peers connect by
+  /// themselves exist.
   virtual void all_started() {}
   /// After it returns, no entry is executed and no memory is accessed. Never throws.
   virtual void stop() noexcept = 0;

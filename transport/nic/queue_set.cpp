@@ -233,7 +233,8 @@ void QueueSet::release(const Pair& pair) {
     __atomic_store_n(&uses[i].number, queues[i].own.created.number, __ATOMIC_RELEASE);
 }
 
-/// Chooses the GPU's memory, near the code that posts and polls, if every NIC can use it.
+/// Chooses the memory of queues: GPU memory, which is near the code that posts and polls, if every
+/// NIC can use it.
 abi::QueueMemory QueueSet::choose_memory() {
   const QueueMemoryChoice choice = config_.queue_memory;
   if (choice == QueueMemoryChoice::kHost) return abi::QueueMemory::kHost;
@@ -317,7 +318,7 @@ void QueueSet::use_memory(Nic& nic, const Batch& batch) {
     nic.use_queue_memory(batch.memory);
 }
 
-/// Marks that no completion has arrived.
+/// Initializes a queue's completion entry: no completion has arrived.
 void QueueSet::prepare(const Batch& batch, const End& end) {
   const abi::CompletionEntry none = no_completion();
   void* const completion = batch.slab() + end.place.completion;
@@ -365,8 +366,8 @@ QueueSet::QueueInfos QueueSet::infos_of(std::span<const Queue> queues) const {
   return infos;
 }
 
-/// Every PE sends each peer the information about its queues to that peer. If connections go one
-/// way, the requesting end of one PE is connected to the answering end of the other.
+/// Every PE sends each peer the information about its queues to that peer. If a connection goes one
+/// way, the requesting end of one PE is connected to the answering end of the other PE.
 void QueueSet::exchange(Collectives& boot) {
   if (on_first_use_ || dynamic_) return;
   Batch& batch = batches_.at(first_new_);
@@ -517,8 +518,7 @@ abi::NicView QueueSet::publish(const Batch& batch, const std::vector<abi::QueueV
   view.per_pe = static_cast<std::uint32_t>(per_pe);
   view.count = static_cast<std::uint32_t>(queues);
   view.vectors = vectors_;
-  // Writes that PCIe may reorder are not ordered before those after a fence until they are in
-  // memory.
+  // Writes that PCIe may reorder precede writes after a fence only when they are in memory.
   const bool visible =
       rails_.count() > 1 || config_.ib_relaxed_ordering || config_.quiet == QuietChoice::kVisible;
   view.flags = limits.flags | flags_ | (visible ? abi::kNicFlush : 0u);
@@ -547,7 +547,7 @@ std::vector<abi::QueueView> QueueSet::views_of(const Batch& batch, std::size_t n
   return views;
 }
 
-/// Both are views of the same queues.
+/// Publishes a context's queues by two views.
 ContextQueues QueueSet::publish_context(const Batch& batch, std::size_t nth, std::size_t count) {
   const std::vector<abi::QueueView> views = views_of(batch, nth, count);
   ContextQueues queues;

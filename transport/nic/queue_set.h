@@ -78,7 +78,7 @@ class QueueSet {
   [[nodiscard]] const abi::NicView& view() const noexcept { return view_; }
 
   // With connections on first use (GSHMEM_CONNECT=use), the constructor and connect() lay out the
-  // queues, and create only those from this PE to itself. FirstUse (first_use.h) creates the
+  // queues. They create only the queues from this PE to itself. FirstUse (first_use.h) creates the
   // others, by context and PE. The information that a PE sends about them is opaque.
   struct Pair {
     int context, pe;
@@ -111,8 +111,8 @@ class QueueSet {
 
   /// Returns the numbers of queues of the default context in its view, one for each Nic.
   [[nodiscard]] std::vector<std::uint32_t> one_by_each_nic() const;
-  /// From now on a host thread rings, because the stores of device code do not reach the registers.
-  /// Call it before other contexts exist. It changes view().
+  /// Lets a host thread ring from now on, because the stores of device code do not reach the
+  /// registers. Call it before other contexts exist. It changes view().
   void ring_by_agent();
   /// Does the agent ring, instead of the calling thread?
   [[nodiscard]] bool rung_by_agent() const noexcept { return agent_ != nullptr; }
@@ -153,9 +153,9 @@ class QueueSet {
   [[nodiscard]] abi::QueueMemory choose_memory();
   [[nodiscard]] Region allocate(abi::QueueMemory memory, std::uint64_t bytes);
   [[nodiscard]] Batch lay_out(std::vector<QueueRails> contexts) const;
-  /// Does the other end of a queue to PE `pe` only answer? That is so if the connection goes one
-  /// way, and if it leads back to this PE. (A queue that is connected to itself loses its error,
-  /// because it no longer answers.)
+  /// Does the other end of a queue to PE `pe` only answer? It does if the connection goes one way,
+  /// and if it leads back to this PE. (A queue that is connected to itself would lose its error
+  /// completion, because it no longer answers after an error.)
   [[nodiscard]] bool is_answered_apart(int pe, int rail) const {
     return pe == my_pe_ || rails_.is_one_way(pe, rail);
   }

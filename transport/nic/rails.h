@@ -69,8 +69,8 @@ using QueueRails = std::vector<int>;
 /// Returns the rails of the default context: at least as many queues as GSHMEM_QPS_PER_PE says, the
 /// same number on each rail.
 [[nodiscard]] QueueRails default_queues(int rails, const Config& config);
-/// Returns GSHMEM_QPS_PER_PE, where 0 means its default. More initiators send while others change
-/// their target.
+/// Returns GSHMEM_QPS_PER_PE, where 0 means its default. There are more initiators by default:
+/// while one changes its target, another one can send.
 [[nodiscard]] inline int queues_wanted(const Config& config) {
   if (config.qps_per_pe > 0) return config.qps_per_pe;
   return config.connect == ConnectChoice::kDc ? 16 : 2;

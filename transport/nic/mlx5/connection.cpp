@@ -189,7 +189,7 @@ void Connection::connect(const ConnectInfo& peer, int pe) {
   to_rts(remote.log_reads_in);
 }
 
-/// Each entry says where it goes, and with which service.
+/// Makes an initiator ready. Each of its entries contains its destination and its service.
 void Connection::make_ready() {
   const bool ethernet = device_.link_layer == LinkLayer::kEthernet;
   const RtrSpec ready{.mtu = static_cast<std::uint32_t>(device_.port_attributes.active_mtu),

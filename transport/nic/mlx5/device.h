@@ -33,8 +33,8 @@ struct FoundPort {
   ibv_port_attr attributes{};
   Network network;
 };
-/// The active ports of devices that speak mlx5 and that GSHMEM_NIC_DEVICES allows, with their
-/// devices opened; and a text about those that were skipped.
+/// The active ports of mlx5 devices that GSHMEM_NIC_DEVICES allows, with their devices opened. It
+/// also has a text about the ports that were skipped.
 struct FoundDevices {
   std::vector<OwnedContext> contexts;
   std::vector<FoundPort> ports;

@@ -77,7 +77,7 @@ DynamicTarget::DynamicTarget(const Device& device, std::uint64_t key) : device_(
   to.qp_state = IBV_QPS_RTR;
   to.path_mtu = device.port_attributes.active_mtu;
   to.min_rnr_timer = 12;
-  to.ah_attr = device.way_to(0, device.gid.gid);  // its answers go where the entries come from
+  to.ah_attr = device.way_to(0, device.gid.gid);  // answers go back to the senders of entries
   check_verbs(api.modify_qp(target_.get(), &to,
                             IBV_QP_STATE | IBV_QP_PATH_MTU | IBV_QP_MIN_RNR_TIMER | IBV_QP_AV),
               "ibv_modify_qp (a target to RTR)");

@@ -20,7 +20,8 @@ namespace {
 /// Returns GSHMEM_NICS_PER_PE, where 0 means one.
 int ports_wanted(const Config& config) { return std::max(config.nics_per_pe, 1); }
 
-/// A connection takes the smaller value of its two ends. An initiator has one for all targets.
+/// A connection uses the smaller value of its two ends. An initiator has one value for all targets,
+/// so all PEs need the same.
 void require_alike(const Device& device, const ConnectWire& target, int pe) {
   const auto need = [&](std::uint32_t theirs, std::uint32_t mine, const char* what) {
     require(theirs == mine, GSHMEMX_ERROR_CONFIG,
@@ -51,7 +52,7 @@ Mlx5Nic::Mlx5Nic(const VerbsApi& api, const DeviceWish& wish, Use use)
       device_(api, wish_),
       bells_(device_),
       events_(device_, [this](const Event& event) { report(event); }) {
-  // Nobody has tried an initiator without a record.
+  // An initiator without a doorbell record has not been tested.
   device_.caps.no_record = config_.connect != ConnectChoice::kDc &&
                            does_without_records(device_, use_.queues, *use_.tried);
   GSHMEM_INFO("network: %s", describe().c_str());
@@ -80,20 +81,20 @@ Nic::Limits Mlx5Nic::limits() const {
   Limits limits;
   if (!device_.caps.fetched_host_endian) limits.flags |= abi::kNicFetchedBig;
   const MemoryKind queue_kind = queue_region_ ? queue_region_->region.kind : MemoryKind::kHost;
-  // The NIC's writes of one stream stay in order when they take one path: data and completion are
-  // in the memory of one GPU that keeps the order. Writes to host memory may overtake writes to a
-  // GPU (PCI Express, 2.4: ordering is per path). Data Direct is another path, which only writes to
-  // the heap take.
+  // The NIC's writes of one queue stay in order if they take one path, and if data and completions
+  // are in the memory of one GPU that keeps the order. Writes to host memory may overtake writes to
+  // a GPU (PCI Express, 2.4: ordering is per path). Data Direct is another path, which only writes
+  // to the heap take.
   if (use_.heap_kind == MemoryKind::kGpu &&
       (!use_.gpu_orders_writes || queue_kind == MemoryKind::kHost || data_direct_)) {
     limits.flags |= abi::kNicReadNeedsDump;
   }
-  // Its writes to the heap go one way, but the GPU shows them to kernels in any order.
+  // The NIC's writes to the heap take one path, but kernels may see them in any order.
   if (use_.heap_kind == MemoryKind::kGpu && !use_.gpu_orders_writes)
     limits.flags |= abi::kNicInboundTrails;
-  // The NIC recovers by the record. Verbs store the record before the doorbell (rdma-core
-  // providers/mlx5/qp.c, post_send_db); with a register queue_ring rings before it, too
-  // (device/network/queue.h).
+  // The NIC uses the record for recovery. Verbs store the record before the doorbell (rdma-core
+  // providers/mlx5/qp.c, post_send_db). If the doorbell is a register, queue_ring also rings before
+  // it stores the record (device/network/queue.h).
   if (!device_.caps.no_record) limits.flags |= abi::kNicReadsRecord;
   limits.registers = limits.first_use = limits.dynamic = true;
   limits.max_message = 1u << kLogMessageMax;
@@ -233,7 +234,8 @@ bool Mlx5Nic::is_down() const {
   }
 }
 
-/// The port is queried if no event about it has been received: the event may be on its way.
+/// Returns the history of the port. If no event was received, the port is queried, since an event
+/// may still arrive.
 std::string Mlx5Nic::history() const {
   std::string text = history_.text();
   if (text.empty() && is_down()) text = "is down";

@@ -62,8 +62,8 @@ class Mlx5Nic final : public Nic {
   struct Use {
     MemoryKind heap_kind;
     bool gpu_orders_writes;
-    std::uint64_t queues;  ///< that this PE may make, by all Nics
-    /// Nics are opened from each other and from one list, and may have one device.
+    std::uint64_t queues;  ///< that this PE may make with all Nics
+    /// Nics share it: they are opened from each other and from one list, and may be on one device.
     std::shared_ptr<TriedDevices> tried;
     std::function<void(const Error&error, int pe)> on_error, on_refusal;
   };
