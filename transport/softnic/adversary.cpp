@@ -20,7 +20,8 @@ std::uint64_t mix(std::uint64_t x) {
 
 void set_all(AdversaryOptions& options, double probability) {
   options.probability.fill(probability);
-  // Hardware may do this only where reads or waits must be followed by a DUMP, so not by default.
+  // Hardware may do this only where reads or waits must be followed by a DUMP, so both are off by
+  // default.
   for (const Behaviour trails : {Behaviour::kTrailingRead, Behaviour::kTrailingWrite})
     options.probability[static_cast<std::size_t>(trails)] = 0;
 }

@@ -1,11 +1,13 @@
-// Does what a NIC may legally do and seldom does: delays, overtaking, bytes in any order. Decisions
-// are a hash of the seed, the queue pair's place in the order of creation, the behaviour and the
-// number of the WQE. So a run with the same seed decides the same, whatever the timing.
+// Does things that a NIC may legally do and seldom does: delays, overtaking, bytes in any order. A
+// decision is a hash of the seed, the number of the queue pair in the order of creation, the
+// behaviour, and the number of the WQE. So a run with the same seed makes the same decisions,
+// whatever the timing.
 //
 //   GSHNIC_ADVERSARY = "off" | "on" | "all" | item { ("," | ";" | " ") item }
 //   item             = behaviour "=" probability (0 to 1) | "on" | "all"
 //
-// "on" gives each behaviour marked with one a chance of 1/8, "all" of 1/2. Later items win.
+// "on" gives each behaviour that is not excluded a chance of 1/8, "all" of 1/2. A later item
+// overrides earlier ones.
 #pragma once
 
 #include <array>
@@ -42,7 +44,7 @@ struct AdversaryOptions {
   std::array<double, static_cast<std::size_t>(Behaviour::kCount)> probability{};
   [[nodiscard]] bool any() const;
 };
-/// Errors: EngineError 0x3 naming the bad item and what is accepted.
+/// Errors: EngineError 0x3, which names the bad item and what is accepted.
 [[nodiscard]] AdversaryOptions parse_adversary(std::string_view text);
 
 class Adversary {
@@ -53,11 +55,12 @@ class Adversary {
   [[nodiscard]] bool decides(Behaviour behaviour, std::uint64_t queue, std::uint64_t number) const {
     return active_ && roll(behaviour, queue, number);
   }
-  /// Could it ever decide so?
+  /// Can the adversary ever decide for this behaviour?
   [[nodiscard]] bool may(Behaviour behaviour) const {
     return options_.probability[static_cast<std::size_t>(behaviour)] > 0;
   }
-  /// 0 when it does not decide so; else mostly microseconds, seldom a millisecond.
+  /// Returns 0 if it decides against the behaviour. Otherwise returns mostly microseconds, seldom a
+  /// millisecond.
   [[nodiscard]] std::int64_t delay_ns(Behaviour behaviour, std::uint64_t queue,
                                       std::uint64_t number) const;
 

@@ -1,7 +1,8 @@
-// Which device of the process executes the atomics on a word. Those of two NICs are not atomic to
-// each other. So a client that lets two change one word has a bug that values need not show. A
-// table of limited size: of words that share an entry only the last one is remembered, so the bug
-// may go unseen on a word, but none is invented. Threads: any.
+// Remembers which device of the process executes the atomics on a word. Atomics of two NICs are not
+// atomic to each other. So a client that lets two NICs change one word has a bug, which values need
+// not show. The table has a limited size: of words that share an entry, only the last one is
+// remembered. So the bug may not be detected on a word, but it is never reported wrongly. Threads:
+// any.
 #pragma once
 
 #include <array>
@@ -12,13 +13,14 @@ namespace gshmem::soft {
 
 class AtomicWords {
  public:
-  /// The one of this process, whose devices share its memory.
+  /// Returns the table of this process, whose devices share its memory.
   static AtomicWords& of_process();
 
-  /// Notes an atomic of `device` (any address that stands for it) on the 8 bytes around `address`.
-  /// True: they were another device's; from now on they are this one's.
+  /// Records an atomic of `device` (any address that identifies it) on the 8 bytes around
+  /// `address`. Returns true if another device executed atomics there before. Afterwards the word
+  /// belongs to `device`.
   [[nodiscard]] bool taken(const void* address, const void* device);
-  /// The memory is no region any more, and may become something else.
+  /// Forgets words whose memory is no longer registered, and may be used for something else.
   void forget(const void* base, std::uint64_t bytes);
 
  private:

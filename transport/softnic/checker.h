@@ -13,12 +13,12 @@ namespace gshmem::soft {
 class Checker {
  public:
   enum class Kind : std::uint8_t {
-    kViolation,  ///< a NIC would refuse it, or go wrong
-    kRemark,     ///< a NIC would ignore it: set, and without a meaning
+    kViolation,  ///< a NIC would refuse it, or fail
+    kRemark,     ///< a field that is set and that a NIC ignores
   };
   explicit Checker(bool remarks) : remarks_(remarks) {}
 
-  /// `what` in one line; `wqe`, if any, is added as a dump.
+  /// Reports `what` in one line; `wqe`, if any, is added as a dump.
   void violation(const std::string& what, const std::uint8_t* wqe = nullptr,
                  std::size_t bytes = 0) {
     add(Kind::kViolation, what, wqe, bytes);
@@ -27,7 +27,7 @@ class Checker {
     if (remarks_) add(Kind::kRemark, what, wqe, bytes);
   }
   [[nodiscard]] std::size_t count(Kind kind) const;
-  /// One paragraph each; the first kKept of them.
+  /// Returns the first kKept reports, one paragraph each.
   [[nodiscard]] std::string text(Kind kind) const;
 
  private:

@@ -12,7 +12,7 @@ constexpr std::uint32_t kIndexMask = 0xffffff;  // cqc.consumer_counter has 24 b
 
 bool CompletionQueue::full() const {
   // Word 0 of the record is the consumer index (mlx5dv.h, MLX5_CQ_SET_CI). Pairs with the client's
-  // store after its reading of entries.
+  // store, which comes after its loads of entries.
   const std::uint32_t raw =
       __atomic_load_n(static_cast<const std::uint32_t*>(attributes_.record), __ATOMIC_ACQUIRE);
   const std::uint32_t used =
@@ -57,12 +57,13 @@ bool CompletionQueue::write(nic::Completion completion) {
   std::memcpy(words, bytes.data(), sizeof words);
   const std::size_t end = (slot + 1) * attributes_.entry_bytes / sizeof(std::uint32_t);
   auto* entry = static_cast<std::uint32_t*>(attributes_.buffer) + end - kCqeWords;
-  // Word by word, because a client may be looking at the entry before in the same place.
+  // The entry is stored word by word, because a client may be reading the previous entry in the
+  // same slot.
   for (std::size_t i = 0; i + 1 < kCqeWords; ++i) {
     __atomic_store_n(entry + i, words[i], __ATOMIC_RELAXED);
   }
-  // The last word has the counter and the byte that makes the entry valid: a reader of it sees the
-  // rest, and the data. Pairs with the clients' acquire load of it.
+  // The last word has the counter and the byte that makes the entry valid. A client that reads it
+  // sees the rest of the entry, and the data. Pairs with the clients' acquire load of it.
   __atomic_store_n(entry + kCqeWords - 1, words[kCqeWords - 1], __ATOMIC_RELEASE);
   return true;
 }

@@ -1,5 +1,6 @@
-// A completion queue as the engine writes it: ordinary (entries in turn, owner bit toggling with
-// each lap) or collapsed (all in entry 0). Guarded by the engine's lock.
+// A completion queue as the engine writes it. It is ordinary (entries in order, with an owner bit
+// that toggles with each lap) or collapsed (all completions in entry 0). Guarded by the engine's
+// lock.
 #pragma once
 
 #include "transport/nic/decode.h"
@@ -14,18 +15,19 @@ class CompletionQueue {
   CompletionQueue(std::uint32_t number, const CqAttributes& attributes)
       : number_(number), attributes_(attributes) {}
 
-  /// Writes `completion` (whose owner bit is set here). False: the queue is full and overrun is not
-  /// ignored; nothing was written, and nothing will be from now on.
+  /// Writes `completion`, and sets its owner bit. Returns false if the queue is full and overrun is
+  /// not ignored: then nothing is written now or later.
   [[nodiscard]] bool write(nic::Completion completion);
-  /// Takes the client's wish for an event from the record. `named`: its doorbell has named this
-  /// queue; else another queue's may have replaced it, and only a new wish counts.
+  /// Reads from the record whether the client wants an event. `named`: a doorbell has named this
+  /// queue. Otherwise the doorbell of another queue may have replaced this one's, and only a new
+  /// request counts.
   void arm(bool named);
-  /// Whether that event is due: it is told once.
+  /// Is that event due? It is reported once.
   [[nodiscard]] bool take_event();
-  /// Nothing will be written from now on.
+  /// Stops the queue: nothing is written from now on.
   void break_off() { overrun_ = true; }
   [[nodiscard]] bool broken() const { return overrun_; }
-  /// Whether it has had `count` entries, of which 24 bits count.
+  /// Have `count` entries been written? Only 24 bits of the number are compared.
   [[nodiscard]] bool has_had(std::uint32_t count) const {
     return ((static_cast<std::uint32_t>(produced_) - count) & 0xffffff) < 0x800000;
   }
@@ -33,7 +35,7 @@ class CompletionQueue {
   [[nodiscard]] std::uint32_t number() const { return number_; }
   [[nodiscard]] std::uint32_t uar() const { return attributes_.uar; }
 
-  int users = 0;  ///< queue pairs that complete here, twice when for both directions
+  int users = 0;  ///< queue pairs that complete here, counted per direction
 
  private:
   [[nodiscard]] bool full() const;
@@ -41,9 +43,9 @@ class CompletionQueue {
   std::uint32_t number_;
   CqAttributes attributes_;
   std::uint64_t produced_ = 0;
-  std::uint64_t solicited_ = 0;  ///< entries up to the last one that a solicited event is for
-  /// Entries up to the last event: a client that arms before it polls gets none for them again
-  /// (cqc.last_notified_index).
+  std::uint64_t solicited_ = 0;  ///< number of entries up to the last solicited one
+  /// Number of entries up to the last event. A client that arms the queue before it polls gets no
+  /// second event for them (cqc.last_notified_index).
   std::uint64_t notified_ = 0;
   std::uint32_t wish_ = 0;  ///< the record's last one
   bool armed_ = false;

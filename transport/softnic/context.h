@@ -24,7 +24,7 @@
 
 namespace gshmem::soft {
 
-/// A point in time that does not come, or the end of a wait for everything.
+/// A time that never comes. It also ends a wait for everything.
 inline constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
 
 struct Context {
@@ -45,25 +45,25 @@ struct Context {
   Port port;  ///< known with the fabric
   std::map<std::uint32_t, std::unique_ptr<CompletionQueue>> cqs;
   std::map<std::uint32_t, std::unique_ptr<ReceiveQueue>> shared_receives;
-  std::vector<CompletionQueue*> watched;  ///< those whose clients may arm them
+  std::vector<CompletionQueue*> watched;  ///< those that clients may arm
   std::map<std::uint32_t, std::unique_ptr<QueuePair>> qps;
   std::map<std::uint32_t, std::unique_ptr<Target>> targets;
-  std::vector<QueuePair*> busy;  ///< those that are not at rest, and some that just came to it
+  std::vector<QueuePair*> busy;  ///< those with work, and some that have just finished
   std::map<int, EventListener> listeners;
   bool port_down = false;
   std::int64_t port_up_ns = 0;  ///< when it comes up again; 0 = never
   bool gone = false;            ///< the device was removed
 
-  /// Each pass of the engine looks at it from now on, until it is at rest.
+  /// Makes each pass of the engine process the queue pair, until it is at rest.
   void wake(QueuePair& qp) {
     if (!std::exchange(qp.busy, true)) busy.push_back(&qp);
   }
-  /// Writes a completion of `qp`, an error with the vendor's bytes unless it has some. A queue
-  /// without room fails, and the queue pair with it.
+  /// Writes a completion of `qp`. An error gets the vendor's bytes unless it has some. A completion
+  /// queue without room fails, and so does the queue pair.
   void complete(QueuePair& qp, CompletionQueue& cq, nic::Completion completion);
-  /// Stores what trails at `qp` and is due at `now`.
+  /// Stores the trailing data of `qp` that is due at `now`.
   void land(QueuePair& qp, std::int64_t now) const;
-  /// The device reads memory, which pushes the writes before the read (PCI Express, 2.4.1).
+  /// Models a read of memory by the device, which pushes the writes before it (PCI Express, 2.4.1).
   void push_writes() const {
     if (!adversary.may(Behaviour::kTrailingWrite)) return;
     for (QueuePair* qp : busy) land(*qp, kNever);
@@ -79,7 +79,8 @@ struct Context {
     const auto found = targets.find(number);
     return found == targets.end() ? nullptr : found->second.get();
   }
-  /// The receiver of packets of `source` for `number`: the queue pair, or a target's connection.
+  /// Returns the receiver of packets from `source` to `number`: the queue pair, or a connection of
+  /// a target.
   [[nodiscard]] QueuePair* end_of(std::uint32_t number, std::uint32_t source) const {
     const Target* target = find_target(number);
     return target == nullptr ? find_qp(number) : target->find(source);
@@ -98,8 +99,8 @@ inline constexpr std::uint8_t kLocalLength = 0x01, kLocalOperation = 0x02, kLoca
                               kRemoteOperation = 0x14, kRetryExceeded = 0x15, kRnrExceeded = 0x16,
                               kBadResponse = 0x10;
 
-/// The vendor's bytes that ConnectX cards write beside a syndrome, from public dumps and logs. Of
-/// the syndromes that are not here there is none.
+/// The vendor's bytes that ConnectX cards write beside a syndrome, from public dumps and logs.
+/// Syndromes that are not listed have none.
 struct VendorSyndromes {
   std::uint8_t syndrome, vendor, hardware;
 };

@@ -18,26 +18,27 @@
 namespace gshmem::soft {
 namespace {
 
-/// No doorbell: queue pair number 0xffffff is never given out.
+/// Means that there is no doorbell: queue pair number 0xffffff is never assigned.
 constexpr std::uint64_t kNoDoorbell = ~std::uint64_t{0};
-/// Those of a UAR: four that take 8 bytes, or two BlueFlame windows of two halves each (rdma-core
-/// providers/mlx5/verbs.c mlx5_insert_dyn_uuars, qp.c toggles between halves), and the one of queue
-/// pairs without doorbell records.
+/// The registers of a UAR: four that take 8 bytes, or two BlueFlame windows of two halves each
+/// (rdma-core providers/mlx5/verbs.c mlx5_insert_dyn_uuars; qp.c toggles between halves). The last
+/// one is for queue pairs without doorbell records.
 constexpr std::size_t kRegisters[] = {0x800, 0x900, 0xa00, 0xb00, 0x600};
-constexpr std::size_t kNoRecordRegister = 4;  ///< its place
+constexpr std::size_t kNoRecordRegister = 4;  ///< its index
 /// The register by which completion queues are armed (mlx5dv.h, MLX5_CQ_DOORBELL).
 constexpr std::size_t kArmRegister = 0x20;
 constexpr int kPacketsPerVisit = 64;
-/// Jobs of many PEs have tens of thousands of each: a pass that looked at all would do nothing
-/// else.
+/// The number of UARs and records that one pass checks. Jobs of many PEs have tens of thousands of
+/// each, and a pass that checked all would have no time for anything else.
 constexpr int kUarsPerPass = 256, kRecordsPerPass = 64;
 
-// An idle engine spins while an answer is likely, then gives its core away, then sleeps longer and
-// longer; one that could not be rung by anybody waits to be woken.
+// An idle engine spins while an answer is likely, then yields, then sleeps for longer and longer
+// times. An engine without doorbells waits until it is woken.
 constexpr std::int64_t kSpinNs = 15'000, kYieldNs = 100'000;
 constexpr std::int64_t kShortestSleepNs = 5'000, kLongestSleepNs = 50'000;
 constexpr int kYields = 16;  // to control calls
-// 50 us cost 9 % of a core (nic_fabric_test prints it); after this long nobody counts microseconds.
+// Sleeps of 50 us cost 9 % of a core (nic_fabric_test prints it). After this time without work, a
+// delay of microseconds does not matter.
 constexpr std::int64_t kLongIdleNs = 1'000'000'000, kLongIdleSleepNs = 250'000;
 
 void sleep_ns(std::int64_t ns) {
@@ -138,13 +139,13 @@ void Core::run() {
       }
       moved = pass();
     }
-    // A mutex is not fair: without this the next pass would have it again at once. While many
-    // threads make queue pairs there is always one that waits.
+    // A mutex is not fair: without this loop the next pass would take it again at once. While many
+    // threads create queue pairs, one of them always waits.
     for (int looks = 0; waiting_.load(std::memory_order_relaxed) > 0; ++looks)
       looks < kYields ? static_cast<void>(::sched_yield()) : sleep_ns(kShortestSleepNs);
     if (moved) {
       idle_since = 0;
-    } else if (next_uar_ == 0) {  // has looked at all
+    } else if (next_uar_ == 0) {  // a pass has checked all of them
       const std::int64_t now = now_ns();
       if (idle_since == 0) idle_since = now;
       rest(now - idle_since);
@@ -162,8 +163,9 @@ void Core::rest(std::int64_t idle_ns) {
   sleep_ns(std::clamp(idle_ns / 16, kShortestSleepNs, longest));
 }
 
-/// A reply that was sent before a request is seen before it, and its completion is written first,
-/// as on one wire: clients rely on it that a send is complete before the answer to it comes.
+/// Runs one pass. A reply that was sent before a request is processed before it, and its completion
+/// is written first, as on one wire. Clients rely on this order: a send is complete before its
+/// answer arrives.
 bool Core::pass() {
   const std::int64_t now = now_ns();
   if (context.port_up_ns != 0 && now >= context.port_up_ns) {
@@ -172,7 +174,7 @@ bool Core::pass() {
     context.tell({DeviceEvent::Kind::kPortUp});
   }
   bool moved = !context.gone && look_at_doorbells(now);
-  std::uint64_t senders = 0;  // those whose requests have been looked at
+  std::uint64_t senders = 0;  // senders whose requests have been read
   if (context.fabric != nullptr) {
     senders = look_at_requests();
     moved |= receive_replies(now);
@@ -193,7 +195,7 @@ bool Core::pass() {
   return moved;
 }
 
-/// Completion queues whose clients want an event for the next entry.
+/// Processes completion queues whose clients want an event for the next entry.
 bool Core::look_at_arming() {
   bool moved = false;
   for (const CompletionQueue* cq : context.watched) {
@@ -217,7 +219,8 @@ bool Core::look_at_arming() {
   return moved;
 }
 
-/// Some of them; the next passes go on from there. All where a moved record is a doorbell.
+/// Checks some of the records; the next passes continue there. It checks all if a moved record
+/// counts as a doorbell.
 void Core::look_at_records(std::int64_t now) {
   auto at = context.qps.lower_bound(next_record_);
   int left = context.options.strict == Strictness::kLoose ? INT_MAX : kRecordsPerPass;
@@ -226,7 +229,7 @@ void Core::look_at_records(std::int64_t now) {
   next_record_ = at == context.qps.end() ? 0 : at->first;
 }
 
-/// Likewise.
+/// Checks the doorbells of some UARs; the next passes continue there.
 bool Core::look_at_doorbells(std::int64_t now) {
   bool moved = false;
   auto next = uars.lower_bound(next_uar_);
@@ -234,8 +237,8 @@ bool Core::look_at_doorbells(std::int64_t now) {
     const auto& [number, uar] = *next;
     for (std::size_t at = 0; at < std::size(kRegisters); ++at) {
       if (__atomic_load_n(uar->bell(kRegisters[at]), __ATOMIC_RELAXED) == kNoDoorbell) continue;
-      // Left once, but not for ever. A newer one may replace it until then, as in a write-combining
-      // buffer.
+      // The doorbell is left unread once, for a limited time. Meanwhile a newer one may replace it,
+      // as in a write-combining buffer.
       if (uar->leave_until_ns == 0) {
         uar->leave_until_ns =
             now + context.adversary.delay_ns(Behaviour::kCoalesce, number, ++uar->doorbells);
@@ -250,7 +253,7 @@ bool Core::look_at_doorbells(std::int64_t now) {
 }
 
 bool Core::look_at(Uar& uar, std::size_t at, std::int64_t now) {
-  // Pairs with the client's store of the doorbell: what it wrote before, entries and payload, is
+  // Pairs with the client's store of the doorbell: entries and payload that it wrote before are
   // visible from here on.
   const std::uint64_t value =
       __atomic_exchange_n(uar.bell(kRegisters[at]), kNoDoorbell, __ATOMIC_ACQ_REL);
@@ -279,8 +282,8 @@ bool Core::look_at(Uar& uar, std::size_t at, std::int64_t now) {
     qp->bells |= 1u << at;
     requester.ring(*qp, doorbell.producer);
   }
-  // Hardware sees every store to a register, memory only keeps the last one: where queue pairs
-  // share it, this doorbell may stand where another's was.
+  // Hardware sees every store to a register, but memory keeps only the last one. If queue pairs
+  // share the register, this doorbell may have replaced another one.
   if (uar.users.size() > 1) {
     for (QueuePair* other : uar.users) {
       const bool shares = other->bells == 0 || (other->bells >> at & 1) != 0;
@@ -317,7 +320,8 @@ bool Core::receive_requests(std::uint64_t senders, std::int64_t now) {
   return moved;
 }
 
-/// Whether a reply does not come to its queue pair. One that says there was none has no addresses.
+/// Is a reply dropped before it reaches its queue pair? A reply that means silence has no
+/// addresses.
 bool Core::drops(const QueuePair& qp, const Packet& reply) const {
   if (reply.is_silence()) return false;
   const char* const why = refusal_of(context.port, qp.rtr.route, reply.addresses);

@@ -1,5 +1,6 @@
-// The engine's thread: looks at doorbells, packets and queue pairs in turn, and rests when there is
-// nothing. Owns the lock that guards all state; control calls (engine.cpp) take it between passes.
+// The engine's thread. It processes doorbells, packets and queue pairs in turn, and rests when
+// there is no work. It owns the lock that guards all state; control calls (engine.cpp) take it
+// between passes.
 #pragma once
 
 #include "transport/softnic/context.h"
@@ -18,17 +19,17 @@ namespace gshmem::soft {
 
 /// Doorbell registers, in memory of the process. A page of the host has one or several.
 struct Uar {
-  /// The register at an offset.
+  /// Returns the register at an offset.
   [[nodiscard]] std::uint64_t* bell(std::size_t offset) const {
     return reinterpret_cast<std::uint64_t*>(static_cast<std::uint8_t*>(page) + offset);
   }
 
   std::uint32_t number = 0;
-  std::shared_ptr<void> memory;  ///< of all UARs of the page
+  std::shared_ptr<void> memory;  ///< memory of all UARs of the page
   void* page = nullptr;          ///< this one
   std::vector<QueuePair*> users;
   std::uint64_t doorbells = 0;
-  std::int64_t leave_until_ns = 0;  ///< the adversary's
+  std::int64_t leave_until_ns = 0;  ///< until when the adversary leaves it unread
 };
 
 class Core {
@@ -39,7 +40,7 @@ class Core {
   ~Core();
   Core(const Core&) = delete;
 
-  /// Locks against the engine's thread; the thread lets control calls go first.
+  /// Locks the engine's state. The engine's thread lets control calls go first.
   class Lock {
    public:
     explicit Lock(Core& core);
@@ -50,7 +51,7 @@ class Core {
     Core& core_;
   };
 
-  // With the lock.
+  // The members below require the lock.
   Context context;
   Requester requester;
   Responder responder;
@@ -59,22 +60,22 @@ class Core {
   std::uint32_t last_pd = 0, last_uar = 0, last_cq = 0, last_receives = 0x100, last_qp = 0;
   std::uint64_t created_qps = 0;
   int last_listener = 0;
-  bool joined = false;  ///< a fabric that was asked for, not the process's own
+  bool joined = false;  ///< it joined a fabric by name or descriptor
 
-  /// A number for a queue pair or a target. Errors: EngineError 0xf when all are used.
+  /// Returns a number for a queue pair or a target. Errors: EngineError 0xf when all are used.
   [[nodiscard]] std::uint32_t next_number();
-  /// To the state after creation.
+  /// Puts the queue pair into the state after creation.
   void reset(QueuePair& qp);
-  /// Takes doorbells that the client has stored to UAR `uar` before a command: a card has seen them
-  /// when the command comes.
+  /// Processes doorbells that the client has stored to UAR `uar` before a command: a card has seen
+  /// them when the command comes.
   void take_doorbells(std::uint32_t uar);
   void use_fabric(int fd);
   /// Errors: EngineError 0x1 when the device is gone.
   void check_present() const;
-  /// The process's own fabric, unless there is one.
+  /// Returns the fabric that was joined, or else the process's own one.
   Fabric& fabric();
 
-  /// False in a process that was forked and has no engine thread.
+  /// Returns false in a process that was forked and has no engine thread.
   [[nodiscard]] bool runs_here() const;
 
  private:

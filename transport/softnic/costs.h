@@ -1,6 +1,6 @@
-// Costs of messages as on hardware, in the time of a model: GSHNIC_COSTS names a file. The data
-// moves as always, and only the model's clock says how long that took, so that a comparison on it
-// is the same on every machine.
+// Models the costs of messages on hardware, in the time of a model. GSHNIC_COSTS names a file. The
+// data moves as always, and only the model's clock says how long it took. So a comparison by this
+// clock is the same on every machine.
 //
 //   file = line { "\n" line }       "#" begins a comment
 //   line = name number | "fails" ("gpu" | "port" | "peer")
@@ -28,8 +28,9 @@ struct Costs {
 /// Errors: EngineError 0x3 that quotes the bad line and says what is accepted.
 [[nodiscard]] Costs parse_costs(std::string_view text);
 
-/// The clock. Guarded by the engine's lock. Reading it waits, in the model, for all messages so
-/// far. Those between two readings are posted at the first one, and share the link.
+/// The clock of the model. Guarded by the engine's lock. To read it waits, in the model, for all
+/// messages so far. Messages between two readings count as posted at the first one, and share the
+/// link.
 class CostModel {
  public:
   /// `path` is empty: there is no model. Errors: as parse_costs; EngineError 0x3 without such a

@@ -1,7 +1,8 @@
-// Dynamic connections: an initiator turns from target to target, and a target takes whoever knows
-// its key. Both halves do the rest as between two connected queue pairs. Public logs of cards have
-// no packet with a wrong key. It is treated as InfiniBand treats wrong queue keys and partition
-// keys: counted, reported to its owner and not answered, so that the sender's retries end (0x15).
+// Dynamic connections: an initiator connects to one target after another, and a target accepts
+// every initiator that knows its key. Otherwise both sides work as two connected queue pairs do.
+// Public logs of cards contain no packet with a wrong key. Such a packet is treated as InfiniBand
+// treats wrong queue keys and partition keys: it is counted, reported to the owner of the target
+// and not answered. So the sender's retries end (0x15).
 #include "host/base/error.h"
 #include "host/base/log.h"
 #include "transport/softnic/requester.h"
@@ -12,7 +13,7 @@
 
 namespace gshmem::soft {
 
-/// False: the operation has failed, because its address vector leads nowhere.
+/// Returns false if the operation has failed, because its address vector leads nowhere.
 bool Requester::check_vector(QueuePair& qp, Operation& op) {
   const nic::AddressVector& to = op.wqe.to;
   const char* why = nullptr;
@@ -25,8 +26,8 @@ bool Requester::check_vector(QueuePair& qp, Operation& op) {
   return why == nullptr;
 }
 
-/// Connects to the target of `op`, after all that went to another one is done: a card has one
-/// connection at a time for an initiator. False: it has to wait, or has failed.
+/// Connects to the target of `op`, after all operations to another target are done: on a card an
+/// initiator has one connection at a time. Returns false if it has to wait, or has failed.
 bool Requester::turn_to_target(QueuePair& qp, Operation& op) {
   if (qp.peer == op.wqe.to) return true;
   for (const Operation& earlier : qp.operations) {
@@ -43,8 +44,8 @@ bool Requester::turn_to_target(QueuePair& qp, Operation& op) {
   return true;
 }
 
-/// Nothing of the connection is under way, or it is lost with the queue pair's reset. Without room
-/// the target keeps the connection until the initiator comes back.
+/// Ends the connection. No operation of it is pending, or the queue pair's reset drops them. If the
+/// ring has no room, the target keeps the connection until the initiator comes back.
 void Requester::leave(QueuePair& qp) {
   if (!qp.is_initiator() || !qp.peer || context_.port_down) return;
   Ring* ring = context_.fabric->request_to(qp.peer->number >> kLocalBits);
@@ -66,8 +67,8 @@ void Responder::on_leave(const Packet& request) {
   target->connections.erase(known);
 }
 
-/// The connection that a packet belongs to, made anew by a packet of a newer one. Null: there is no
-/// such target, the packet is late, or its key is wrong.
+/// Returns the connection to which a packet belongs. A packet of a newer connection replaces it.
+/// Null: there is no such target, the packet is late, or its key is wrong.
 QueuePair* Responder::accept(const Packet& request) {
   Target* target = context_.find_target(request.target);
   if (target == nullptr || context_.port_down) return nullptr;
@@ -112,8 +113,8 @@ QueuePair* Responder::accept(const Packet& request) {
   return known.get();
 }
 
-/// A buffer that it has taken for a message without an end comes back with an error: the shared
-/// queue has given it away.
+/// Drops a connection. A buffer that it has taken for an incomplete message completes with an
+/// error, since it is no longer in the shared queue.
 void Responder::drop(QueuePair& connection) {
   receiver_.fail(connection, kFlushed);
   abandon(connection);

@@ -27,7 +27,8 @@ std::string variable(const char* name) {
   return value != nullptr ? value : "";
 }
 
-/// This library has a log of its own, with the settings that gshmem has: host/base/config.def.
+/// Configures the log of this library, which is separate, by the settings of gshmem
+/// (host/base/config.def).
 void obey_log_settings() {
   const std::string word = variable("GSHMEM_LOG"), file = variable("GSHMEM_LOG_FILE");
   const auto& levels = choices_of(LogLevel{}).values;
@@ -90,7 +91,7 @@ EngineOptions EngineOptions::from_env() {
   return options;
 }
 
-/// One each for the devices of the process, in one fabric.
+/// Starts one engine for each device of the process, in one fabric.
 std::vector<std::unique_ptr<Engine>> Engine::start_all() {
   obey_log_settings();
   const EngineOptions options = EngineOptions::from_env();
@@ -114,7 +115,7 @@ std::vector<std::unique_ptr<Engine>> Engine::start_all() {
 
 const std::vector<std::unique_ptr<Engine>>& Engine::all() {
   try {
-    // Never destroyed: threads of a process that exits may still use them.
+    // The engines are never destroyed: threads of a process that exits may still use them.
     static const auto& engines = *new const std::vector<std::unique_ptr<Engine>>(start_all());
     check(engines.front()->impl_->runs_here(), kBadResourceState,
           "the soft NIC does not survive a fork; open it in the child only");
@@ -136,7 +137,7 @@ int Engine::devices() { return static_cast<int>(all().size()); }
 
 Engine::Engine(const EngineOptions& options) : impl_(std::make_unique<Impl>(options)) {}
 Engine::~Engine() {
-  // In a child that was forked after it the thread is missing, and the node is the parent's.
+  // A child that was forked after the start has no thread, and the node belongs to the parent.
   if (impl_ != nullptr && !impl_->runs_here()) static_cast<void>(impl_.release());
 }
 

@@ -24,7 +24,7 @@ auto& find(Map& map, std::uint32_t number, const char* what) {
   return *found->second;
 }
 
-/// A path MTU that the port of `profile` has.
+/// Requires a path MTU that the port of `profile` supports.
 inline void check_mtu(std::uint32_t mtu, const Profile& profile) {
   check(mtu >= 256 && mtu <= profile.mtu && (mtu & (mtu - 1)) == 0, kBadParameter,
         strprintf("path MTU of %u bytes", mtu));

@@ -15,7 +15,7 @@ std::string& last_error() {
   return text;
 }
 
-/// Runs `body`; -1 and gshnic_error() when it throws.
+/// Runs `body`. Returns -1 when it throws; then gshnic_error() has the reason.
 template <class F>
 int guard(F body) {
   try {
@@ -38,7 +38,7 @@ struct Findings {
   std::uint64_t count;
 };
 
-/// Those of all devices, as text into `buffer`; their number.
+/// Copies the findings of all devices as text into `buffer`. Returns their number.
 template <class F>
 int copy_findings(char* buffer, unsigned long bytes, F of) {
   return guard([=] {

@@ -26,8 +26,9 @@ constexpr std::uint64_t kFabricBytes = kRingsOffset + 2ull * kMaxNodes * kMaxNod
 
 enum NodeState : std::uint32_t { kFree, kLive, kGone };
 
-/// The byte that a node has locked as long as its process lives: processes of other PID namespaces
-/// see it, too, and a process that dies needs to do nothing. Beyond the end of the file.
+/// Returns the lock of a byte that a node holds as long as its process lives. Processes of other
+/// PID namespaces see it, too, and a process that dies need not release it. The byte is beyond the
+/// end of the file.
 struct flock lock_of(std::uint32_t node) {
   struct flock lock = {};
   lock.l_type = F_WRLCK;
@@ -48,8 +49,8 @@ void* map_file(const Fd& file, std::uint64_t offset, std::uint64_t bytes) {
   return memory;
 }
 
-/// A ring's memory, at the same address for all nodes of this process: what orders the accesses of
-/// their threads is then to be seen by ThreadSanitizer, too, which knows addresses.
+/// Returns a ring's memory, at the same address for all nodes of this process. So ThreadSanitizer,
+/// which identifies memory by addresses, sees how accesses of their threads are ordered.
 std::shared_ptr<void> ring_memory(const Fd& file, std::uint64_t offset) {
   using Place = std::tuple<dev_t, ino_t, std::uint64_t>;
   static std::mutex mutex;
@@ -115,8 +116,8 @@ Fd Fabric::open_named(const char* name) {
 }
 
 Fabric::Fabric(int fd) {
-  // A description of our own: locks belong to descriptions, and a descriptor that was inherited or
-  // passed shares its one with others.
+  // A new open file description is used: locks belong to descriptions, and a descriptor that was
+  // inherited or passed shares its description.
   file_ = Fd(::open(strprintf("/proc/self/fd/%d", fd).c_str(), O_RDWR | O_CLOEXEC));
   struct stat info = {};
   if (!file_ || ::fstat(file_.get(), &info) != 0) {
@@ -140,12 +141,12 @@ Fabric::Fabric(int fd) {
 }
 
 Fabric::~Fabric() {
-  // Peers see it as the death of the process.
+  // For peers this looks like the death of the process.
   header_->nodes[node_].state.store(kGone, std::memory_order_release);
   ::munmap(header_, kRingsOffset);
 }
 
-// Under the lock.
+// Requires the lock.
 void Fabric::claim_node() {
   if (header_->magic != 0 && header_->magic != kMagic) {
     throw EngineError{0x3, "a fabric of another version of the soft NIC"};
@@ -153,7 +154,7 @@ void Fabric::claim_node() {
   bool anyone = false;
   for (std::uint32_t n = 0; n < kMaxNodes; ++n) anyone |= alive(n);
   if (!anyone) {
-    // Nobody is left who could hold a number or a packet: start from nothing.
+    // No process is left that could hold a number or a packet: the fabric is cleared.
     if (::fallocate(file_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
                     static_cast<off_t>(kFabricBytes)) != 0) {
       throw EngineError{0xf, strprintf("clearing the fabric: %s", std::strerror(errno))};

@@ -1,4 +1,4 @@
-// The memory of the requester's own side: where messages come from, and where replies go to.
+// The local memory of the requester: where messages come from, and where replies are stored.
 #include "transport/softnic/requester.h"
 
 #include <algorithm>
@@ -6,7 +6,7 @@
 
 namespace gshmem::soft {
 
-/// Source bytes [offset, offset + bytes) of the message.
+/// Reads the source bytes [offset, offset + bytes) of the message.
 bool Requester::gather(QueuePair& qp, Operation& op, std::uint64_t offset, std::uint8_t* to,
                        std::uint64_t bytes, std::int64_t now) {
   std::uint64_t begin = op.wqe.inline_payload.size();  // of the piece, in the message
@@ -39,15 +39,15 @@ bool Requester::gather(QueuePair& qp, Operation& op, std::uint64_t offset, std::
   return true;
 }
 
-/// Reads what `op`, the next one to be sent, has at `offset`, and for later writes that could
-/// go at once: one wait serves all. A WQE that was rung owns its source, so that reading it early
-/// is nothing that a NIC may not do; but not past a fence, which says that what is read comes
-/// later.
+/// Reads the bytes of `op` at `offset`, for the next message, and those of later writes that could
+/// be sent at once. So one wait is enough for all. A WQE that was rung owns its source, so a NIC
+/// may read it early. But nothing is read ahead across a fence, since the reads after a fence must
+/// come later.
 bool Requester::read_ahead(QueuePair& qp, Operation& op, std::uint64_t offset, std::int64_t now) {
   MemoryAccess* memory = nullptr;
   std::vector<MemoryAccess::Part> parts;
   std::uint64_t left = ReadAhead::kBytes;
-  /// A range of the message in the local piece that begins at `begin`.
+  /// Adds a range of the message, which is in the local piece that begins at `begin`.
   const auto add = [&](Operation& to, const nic::LocalPiece& piece, std::uint64_t begin,
                        std::uint64_t into) {
     const char* why = "";
@@ -63,7 +63,7 @@ bool Requester::read_ahead(QueuePair& qp, Operation& op, std::uint64_t offset, s
   };
   std::uint64_t begin = op.wqe.inline_payload.size();
   for (const nic::LocalPiece& piece : op.wqe.local) {
-    // From a multiple on, because the adversary may send the last packet first.
+    // The range begins at a multiple, because the adversary may send the last packet first.
     const std::uint64_t into = (offset - begin) / ReadAhead::kBytes * ReadAhead::kBytes;
     if (offset < begin + piece.bytes) {
       add(op, piece, begin, into);
@@ -86,15 +86,15 @@ bool Requester::read_ahead(QueuePair& qp, Operation& op, std::uint64_t offset, s
 void Requester::land_trailing(QueuePair& qp, std::int64_t now) {
   while (!qp.trailing.empty() && now >= qp.trailing.front().until_ns) {
     const TrailingRead& read = qp.trailing.front();
-    // A region that has gone in the meantime has nobody who looks at it.
+    // A region that was deregistered in the meantime is not read by anyone.
     const LocalMemory memory = local(qp, read.local);
     if (memory.scatter(0, read.data.data(), read.data.size())) static_cast<void>(memory.settle());
     qp.trailing.pop_front();
   }
 }
 
-/// All that the operation brings is stored: it is done when others see it, for which the replies of
-/// a batch wait together.
+/// Processes an operation whose data is stored. It is done when the data is visible, and the
+/// replies of a batch wait together for that.
 void Requester::arrived(QueuePair& qp, Operation& op, std::int64_t now) {
   for (const nic::LocalPiece& piece : op.wqe.local) {
     const char* why = "";

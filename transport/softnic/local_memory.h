@@ -1,4 +1,5 @@
-// The pieces of this process's memory that a work queue entry names, taken as one stretch of bytes.
+// The pieces of this process's memory that a work queue entry names, as one contiguous range of
+// bytes.
 #pragma once
 
 #include "transport/nic/decode.h"
@@ -15,12 +16,13 @@ struct LocalMemory {
   std::uint32_t pd;
   std::span<const nic::LocalPiece> pieces;
 
-  /// Stores bytes from `offset` on. False: a piece may not be written, or cannot be reached.
+  /// Stores bytes from `offset` on. Returns false if a piece may not be written, or cannot be
+  /// accessed.
   [[nodiscard]] bool scatter(std::uint64_t offset, const std::uint8_t* from,
                              std::uint64_t bytes) const;
-  /// Makes earlier stores visible to others. False: they were lost.
+  /// Makes earlier stores visible. Returns false if they were lost.
   [[nodiscard]] bool settle() const;
-  /// Whether each may be written.
+  /// May all pieces be written?
   [[nodiscard]] bool writable() const;
 
  private:

@@ -9,10 +9,10 @@
 namespace gshmem::soft {
 namespace {
 
-/// Transfers up to this size keep their aligned words whole: they may hold flags.
+/// Transfers up to this size do not tear aligned words: they may be flags.
 constexpr std::size_t kSmallBytes = 64;
 
-/// Size of the largest naturally aligned word at `address` within `left` bytes.
+/// Returns the size of the largest naturally aligned word at `address` within `left` bytes.
 std::size_t word_at(const void* address, std::size_t left) {
   const auto value = reinterpret_cast<std::uintptr_t>(address);
   for (std::size_t size = 8; size > 1; size /= 2) {
@@ -21,7 +21,7 @@ std::size_t word_at(const void* address, std::size_t left) {
   return 1;
 }
 
-/// Moves bytes, of which those at `heap`, one of the two sides, may be polled.
+/// Copies bytes. One of the two sides, `heap`, may be polled.
 template <class MoveWord>
 void move(void* to, const void* from, const void* heap, std::size_t bytes, MoveWord move_word) {
   if (bytes > kSmallBytes) {
@@ -64,8 +64,8 @@ std::atomic<std::uint64_t>& losses() {
 
 }  // namespace
 
-// Relaxed: the caller has made the calls that lost something, or shares the access's lock with
-// them.
+// Relaxed is enough: the caller has made the calls that lost writes, or holds the same lock as
+// their callers.
 std::uint64_t lost_writes() { return losses().load(std::memory_order_relaxed); }
 void count_lost_writes() { losses().fetch_add(1, std::memory_order_relaxed); }
 

@@ -1,6 +1,6 @@
-// How the engine touches memory of its process: by the CPU, or through the CUDA driver. One
-// MemoryAccess per kind and device; regions.h says which one a region has. Only the engine's thread
-// calls it. Invariant: nothing that runs after registration allocates or synchronises with kernels.
+// How the engine accesses memory of its process: by the CPU, or by the CUDA driver. There is one
+// MemoryAccess per kind and device; regions.h says which one a region uses. Only the engine's
+// thread calls it. Invariant: after registration, no call allocates or synchronizes with kernels.
 #pragma once
 
 #include "transport/nic/decode.h"
@@ -16,8 +16,8 @@ class MemoryAccess {
   MemoryAccess() = default;
   MemoryAccess(const MemoryAccess&) = delete;
 
-  // False: the memory could not be reached.
-  /// Stores `bytes`. Others see them after the next flush() at the latest.
+  // These calls return false if the memory could not be accessed.
+  /// Stores `bytes`. They are visible after the next flush() at the latest.
   [[nodiscard]] virtual bool write(void* to, const void* from, std::size_t bytes) = 0;
   /// One of several transfers from the memory.
   struct Part {
@@ -25,30 +25,32 @@ class MemoryAccess {
     const void* from;
     std::size_t bytes;
   };
-  /// Sees all earlier writes. Where it is batched() all parts cost little more than one.
+  /// Reads the parts, and sees all earlier writes. If batched(), all parts cost little more than
+  /// one.
   [[nodiscard]] virtual bool read(const Part* parts, std::size_t count) = 0;
   [[nodiscard]] bool read(void* to, const void* from, std::size_t bytes) {
     const Part part{to, from, bytes};
     return read(&part, 1);
   }
-  /// Performs the atomic on a naturally aligned word of wqe.length bytes.
+  /// Executes the atomic on a naturally aligned word of wqe.length bytes.
   [[nodiscard]] virtual bool atomic(void* word, const nic::Wqe& wqe, std::uint64_t* old) = 0;
   [[nodiscard]] virtual bool flush() = 0;
-  /// Each call costs microseconds: move much at a time.
+  /// Does each call cost microseconds? Then the caller should move much data at a time.
   [[nodiscard]] virtual bool batched() const = 0;
 };
 
-/// How often writes that had been taken were lost, by any access of this process. Nothing that was
-/// written before the last time may be said to have arrived.
+/// Returns how often writes that had been accepted were lost, by any access of this process. Data
+/// that was written before the last loss must not be reported as arrived.
 [[nodiscard]] std::uint64_t lost_writes();
 void count_lost_writes();
 
-/// Memory that the CPU reaches. Aligned words of a small transfer are stored and loaded whole and
-/// with release and acquire, because clients poll them; atomics are atomic to those of the CPU.
+/// Returns the access to memory of the CPU. Aligned words of a small transfer are stored and loaded
+/// without tearing, with release and acquire, because clients poll them. Its atomics are atomic to
+/// those of the CPU.
 [[nodiscard]] MemoryAccess& host_memory();
 
-/// Access to the GPU memory that `address` points to, or null when it is not GPU memory (or there
-/// is no GPU). Everything the transfers need is made here.
+/// Returns the access to the GPU memory to which `address` points. Null when it is not GPU memory,
+/// or there is no GPU. The call creates everything that the transfers need.
 [[nodiscard]] MemoryAccess* gpu_memory(const void* address);
 
 }  // namespace gshmem::soft

@@ -1,9 +1,10 @@
-// GPU memory through the CUDA driver (cuda.h): a context of its own per device, a non-blocking
-// stream and pinned staging. All are made when the first region of a device is registered. So a
-// transfer never waits for a kernel that itself waits for the transfer, nor for a call of the
-// application that does. What counts is how often the stream is waited for, more than bytes: a
-// put_bw whose threads polled host memory took 5.2 ms with 41 waits per MiB. A get_bw took 9.5 ms
-// with 71 (H200s), 130 us a wait. So copies are gathered and waited for once.
+// Accesses GPU memory through the CUDA driver (cuda.h). Each device has a context of its own, a
+// non-blocking stream and pinned staging memory. All are made when the first region of a device is
+// registered. So a transfer never waits for a kernel that itself waits for the transfer, nor for a
+// call of the application that does. The number of waits for the stream costs more than the bytes.
+// A put_bw whose threads polled host memory took 5.2 ms with 41 waits per MiB; a get_bw took 9.5 ms
+// with 71 (H200s), which is 130 us per wait. So copies are collected, and one wait serves all of
+// them.
 #include "transport/softnic/memory.h"
 
 #include "host/base/copy_context.h"
@@ -20,9 +21,10 @@
 namespace gshmem::soft {
 namespace {
 
-constexpr std::size_t kStagingBytes = 1 << 20;  // of writes
+constexpr std::size_t kStagingBytes = 1 << 20;  // for writes
 constexpr std::size_t kReadBytes = 1 << 20;
-/// Writes up to this size may be flags and stay copies of their own: a copy has no order within.
+/// Writes up to this size may be flags. Each stays a separate copy, since the bytes of one copy
+/// have no order.
 constexpr std::size_t kFlagBytes = 64;
 
 CUdeviceptr device_address(const void* address) {
@@ -73,8 +75,8 @@ class GpuMemory final : public MemoryAccess {
     });
   }
 
-  /// Atomic to the other atomics of this process's engine, which is all that reaches the word from
-  /// outside; not to those of kernels, as with most NICs.
+  /// Executes an atomic. It is atomic to other atomics of this process's engine, by which all
+  /// remote accesses come. It is not atomic to those of kernels, as with most NICs.
   bool atomic(void* word, const nic::Wqe& wqe, std::uint64_t* old) override {
     return guarded([&] {
       copy_out();
@@ -98,7 +100,7 @@ class GpuMemory final : public MemoryAccess {
   struct Extent {
     std::uint8_t* to;
     std::size_t first, bytes;  ///< in staging_
-    bool open;                 ///< what follows at once may join
+    bool open;                 ///< a write right after it may be merged into it
   };
 
   /// Runs `body` with the lock; false when the driver fails.
@@ -118,7 +120,7 @@ class GpuMemory final : public MemoryAccess {
     }
   }
 
-  /// Accounts for `bytes` at the end of the staging buffer.
+  /// Adds `bytes` at the end of the staging buffer.
   void stage(std::uint8_t* to, std::size_t bytes) {
     const bool open = bytes > kFlagBytes;
     if (open && !extents_.empty() && extents_.back().open &&
@@ -130,7 +132,7 @@ class GpuMemory final : public MemoryAccess {
     used_ += bytes;
   }
 
-  /// In stream order, so a flag is stored after the payload that came before it.
+  /// Copies the staged writes in stream order: a flag is stored after the payload before it.
   void copy_out() {
     if (extents_.empty()) return;
     const CudaScope scope(cuda_, context_->get());
@@ -142,7 +144,7 @@ class GpuMemory final : public MemoryAccess {
     used_ = 0;
   }
 
-  /// Brings what is in `arriving_`, which fits into the buffer.
+  /// Copies the parts in `arriving_`, which fit into the buffer.
   void copy_in() {
     if (arriving_.empty()) return;
     const CudaScope scope(cuda_, context_->get());
@@ -173,7 +175,7 @@ class GpuMemory final : public MemoryAccess {
   std::size_t arriving_bytes_ = 0;
 };
 
-/// The device whose memory `address` is, or -1. Managed memory counts as the host's.
+/// Returns the device whose memory `address` is, or -1. Managed memory counts as host memory.
 int device_of(const CudaDriver& cuda, const void* address) {
   const CUdeviceptr pointer = device_address(address);
   CUmemorytype type = CU_MEMORYTYPE_HOST;
@@ -199,7 +201,7 @@ MemoryAccess* gpu_memory(const void* address) {
   const CudaDriver* cuda = CudaDriver::get();
   const int device = cuda != nullptr ? device_of(*cuda, address) : -1;
   if (device < 0) return nullptr;
-  // Kept until the process ends, like the context that it holds.
+  // The objects are kept until the process ends, like the context that they hold.
   static std::mutex mutex;
   static auto& devices = *new std::map<int, std::unique_ptr<GpuMemory>>;
   const std::lock_guard lock(mutex);

@@ -17,7 +17,7 @@ namespace gshmem::soft {
                                    static_cast<int>(part.size()), part.data(), expected.c_str())};
 }
 
-/// Calls `use` with what is between any of `separators`, empty or not.
+/// Calls `use` with each part between any of `separators`; parts may be empty.
 template <class F>
 void for_each_part(std::string_view text, const char* separators, F use) {
   for (;;) {
@@ -28,7 +28,7 @@ void for_each_part(std::string_view text, const char* separators, F use) {
   }
 }
 
-/// All of `text` as a decimal number.
+/// Parses all of `text` as a decimal number.
 template <class T>
 [[nodiscard]] std::optional<T> number_of(std::string_view text) {
   T value{};

@@ -1,5 +1,5 @@
-// State of a queue pair: what is in its send queue and under way (worked on by requester.cpp), and
-// where it is in what its peer sends (responder.cpp). Guarded by the engine's lock.
+// State of a queue pair: the operations of its send queue (requester.cpp), and the messages of its
+// peer that it is receiving (responder.cpp). Guarded by the engine's lock.
 #pragma once
 
 #include "transport/nic/decode.h"
@@ -19,9 +19,9 @@ namespace gshmem::soft {
 struct Region;
 struct Target;
 
-/// Bytes of a region that is dear to read in small pieces (a GPU's), read ahead.
+/// Bytes of a region that are read ahead, because small reads of it are slow (GPU memory).
 struct ReadAhead {
-  /// How much one wait brings, of one message or of several.
+  /// How many bytes one wait reads, of one message or of several.
   static constexpr std::uint64_t kBytes = 512 * 1024;
   std::unique_ptr<std::uint8_t[]> bytes;
   std::uint64_t first = 0, end = 0;  ///< offsets in the message
@@ -54,7 +54,7 @@ struct Operation {
   bool rules_asked = false, lost_once = false, reply_lost_once = false;
   std::uint64_t pieces_sent = 0;
   std::uint64_t received = 0;  ///< bytes of a read
-  std::uint64_t losses = 0;    ///< lost_writes() before its data came
+  std::uint64_t losses = 0;    ///< lost_writes() before its data arrived
   std::int64_t not_before_ns = 0, complete_at_ns = 0;
   ReadAhead ahead;
   bool trails = false;
@@ -68,7 +68,7 @@ struct Operation {
   }
 };
 
-/// A read whose data goes out piece by piece, or an atomic's old value that waits.
+/// A read whose data is sent packet by packet, or the old value of an atomic that waits.
 struct PendingReply {
   Packet request;
   bool is_read = true;
@@ -78,27 +78,27 @@ struct PendingReply {
   ReadAhead ahead = {};
 };
 
-/// The result of an atomic, in case that its request comes again.
+/// The result of an atomic, for the case that its request is sent again.
 struct AnsweredAtomic {
   std::uint32_t psn = 0;
   std::uint64_t old = 0;
 };
 
-/// Data of a read whose completion is out already.
+/// Data of a read whose completion was already written.
 struct TrailingRead {
   nic::LocalPieces local;
   std::vector<std::uint8_t> data;
   std::int64_t until_ns = 0;
 };
 
-/// A write that lands after its successor.
+/// A write that takes effect after the next one.
 struct HeldWrite {
   Packet request;
   std::vector<std::uint8_t> payload;
   std::int64_t until_ns = 0;
 };
 
-/// A piece of a write that is acknowledged, and not in memory yet.
+/// A part of a write that is acknowledged, but not yet in memory.
 struct TrailingWrite {
   std::uint32_t key = 0, pd = 0;
   std::uint64_t address = 0;
@@ -106,7 +106,7 @@ struct TrailingWrite {
   std::int64_t until_ns = 0;
 };
 
-/// The requester's part, as new after a reset. Entries are counted from the queue's beginning and
+/// The requester's state, which a reset clears. Entries are counted from the queue's beginning and
 /// never wrap.
 struct Sending {
   std::uint64_t producer = 0;  ///< last doorbell
@@ -115,18 +115,18 @@ struct Sending {
   std::uint64_t wqes = 0, packets = 0, unsignalled = 0;
   std::deque<Operation> operations;
   std::size_t next = 0;    ///< first of `operations` that is not sent
-  bool failing = false;    ///< an operation has failed: fetch no other
-  bool jumped = false;     ///< a doorbell was beyond the queue: what follows the others is an error
-  bool reset_due = false;  ///< a rule wants it
+  bool failing = false;    ///< an operation has failed: no more are fetched
+  bool jumped = false;     ///< a doorbell was beyond the queue: an error follows the other entries
+  bool reset_due = false;  ///< a rule requests it
   std::deque<TrailingRead> trailing;
-  std::uint32_t retries = 0, rnr_retries = 0;  ///< since anything was acknowledged
+  std::uint32_t retries = 0, rnr_retries = 0;  ///< since the last acknowledgement
   std::int64_t retry_at_ns = 0;
   std::int64_t asked_alive_ns = 0, skip_until_ns = 0, flush_at_ns = 0;
   // Checker: how long the doorbell record has differed from the doorbell.
   std::int64_t record_differs_ns = 0;
   std::uint16_t record_seen = 0;
   bool record_reported = false;
-  /// Since when it goes on by its record, because its doorbell may be lost; 0 = it does not.
+  /// Since when its record serves as doorbell, because its doorbell may be lost; 0 = it does not.
   std::int64_t rescued_ns = 0;
   std::uint32_t bells = 0;  ///< bit n: it has been rung by the n-th register of its UAR
   /// An initiator's present target, which `rtr` leads to, and the first sequence number for it.
@@ -134,22 +134,22 @@ struct Sending {
   std::uint32_t peer_psn = 0;
 };
 
-/// The responder's part, as new after a reset.
+/// The responder's state, which a reset clears.
 struct Receiving {
   std::optional<Receive> receive;  ///< taken for the message that comes
   bool told_last = false;
   std::uint64_t taken = 0;   ///< packets, counted from the connection's beginning
-  bool receiving = false;    ///< a message, of which pieces are still to come
+  bool receiving = false;    ///< parts of a message are still to come
   std::uint64_t losses = 0;  ///< lost_writes() before its first piece
   std::deque<PendingReply> pending;
   std::deque<HeldWrite> held;
   std::deque<TrailingWrite> landing;
-  std::deque<AnsweredAtomic> answered;  ///< the last ones: they are never executed twice
+  std::deque<AnsweredAtomic> answered;  ///< the last ones, so that none is executed twice
 };
 
 struct QueuePair : Sending, Receiving {
   std::uint32_t number = 0;
-  std::uint64_t ordinal = 0;  ///< of creation in this process
+  std::uint64_t ordinal = 0;  ///< number in the order of creation in this process
   QpAttributes attributes;
   QpInit init;
   QpRtr rtr;
@@ -157,9 +157,9 @@ struct QueuePair : Sending, Receiving {
   QpState state = QpState::kReset;
   bool busy = false;  ///< in Context::busy
   CompletionQueue *send_cq = nullptr, *receive_cq = nullptr;
-  std::uint32_t epoch = 0;  ///< never goes back, also not by a reset
-  /// Counts the targets that an initiator has turned to, and never goes back either. In a target's
-  /// connection it is the number that its initiator has given it.
+  std::uint32_t epoch = 0;  ///< it never decreases, not even by a reset
+  /// Number of targets to which an initiator has connected; it never decreases. In a connection of
+  /// a target it is the number that its initiator gave it.
   std::uint32_t connection = 0;
   const Target* target = nullptr;  ///< it is one of its connections
   std::uint64_t visits = 0, flushes = 0;
@@ -167,20 +167,22 @@ struct QueuePair : Sending, Receiving {
   ReceiveQueue* receives = nullptr;  ///< that one, a shared one, or none
   [[nodiscard]] bool is_initiator() const { return attributes.service == Service::kInitiator; }
   [[nodiscard]] bool is_datagram() const { return attributes.service == Service::kDatagram; }
-  /// An unreliable connection: nothing is acknowledged or sent again.
+  /// Is it an unreliable connection? Then nothing is acknowledged or sent again.
   [[nodiscard]] bool is_unreliable() const { return attributes.service == Service::kUnreliable; }
   [[nodiscard]] bool shares_receives() const { return receives != own_receives.get(); }
 
-  /// Nothing to do before a doorbell or a packet comes. Receives are found in memory, without
-  /// either, and given back after an error: by a target's connection the one that it has taken.
+  /// Is there nothing to do before a doorbell or a packet comes? Receives are not announced, they
+  /// are found in memory. After an error they are returned; a connection of a target returns the
+  /// one that it has taken.
   [[nodiscard]] bool at_rest() const {
     const bool flushes =
         target == nullptr ? receives != nullptr : receive && state == QpState::kError;
     return operations.empty() && fetched == producer && !jumped && !reset_due && trailing.empty() &&
            pending.empty() && held.empty() && landing.empty() && !flushes;
   }
-  /// From the first that waits for an answer to the last that has a number. Of twice as many
-  /// sequence numbers one half is old, one new (InfiniBand 9.7.2).
+  /// Returns the number of packets from the first operation that waits for an answer to the last
+  /// one with a number. One half of the sequence numbers counts as old, the other as new
+  /// (InfiniBand 9.7.2).
   [[nodiscard]] std::uint64_t packets_under_way() const {
     for (const Operation& op : operations)
       if (op.under_way()) return packets - op.packet;

@@ -14,8 +14,8 @@ const std::uint8_t* ReceiveQueue::entry(std::uint32_t index) const {
 }
 
 bool ReceiveQueue::take(Receive* out) {
-  // Word 0 of the record counts what is posted (mlx5dv.h, MLX5_RCV_DBR). Pairs with the client's
-  // store of it, after that of the entries.
+  // Word 0 of the record counts the posted entries (mlx5dv.h, MLX5_RCV_DBR). Pairs with the
+  // client's store of it, which comes after that of the entries.
   const std::uint32_t record = __builtin_bswap32(
       __atomic_load_n(static_cast<const std::uint32_t*>(attributes_.record), __ATOMIC_ACQUIRE));
   if (static_cast<std::uint16_t>(record) == taken_) return false;
@@ -26,7 +26,8 @@ bool ReceiveQueue::take(Receive* out) {
   out->local = nic::decode_receive(entry(index) + skipped,
                                    (std::size_t{1} << attributes_.log_entry_bytes) - skipped);
   for (const nic::LocalPiece& piece : out->local) out->bytes += piece.bytes;
-  // Now: when its completion is polled the client links it to its free ones.
+  // The link is read now: when the completion is polled, the client links the entry to its free
+  // ones.
   if (list) next_ = static_cast<std::uint16_t>(entry(index)[2] << 8 | entry(index)[3]);
   ++taken_;
   return true;

@@ -1,5 +1,5 @@
-// Buffers that wait for messages which name no address: the ring of a queue pair, or one that
-// several share, as a ring or as a list. Guarded by the engine's lock.
+// Buffers for messages without an address: the ring of a queue pair, or a queue that several share,
+// as a ring or as a list. Guarded by the engine's lock.
 #pragma once
 
 #include "transport/nic/decode.h"
@@ -10,9 +10,9 @@
 
 namespace gshmem::soft {
 
-/// A buffer that was posted, and is taken from the queue.
+/// A buffer that was posted, and was taken from the queue.
 struct Receive {
-  std::uint16_t index = 0;  ///< of its entry
+  std::uint16_t index = 0;  ///< its size
   std::vector<nic::LocalPiece> local;
   std::uint64_t bytes = 0;  ///< that it has room for
 };
@@ -21,9 +21,9 @@ class ReceiveQueue {
  public:
   explicit ReceiveQueue(const ReceiveAttributes& attributes) : attributes_(attributes) {}
 
-  /// The one that was posted first and is not taken. False: there is none.
+  /// Takes the oldest buffer that is not taken. Returns false if there is none.
   [[nodiscard]] bool take(Receive* out);
-  /// Its client starts anew.
+  /// Clears the queue, because its client begins again.
   void reset() { taken_ = next_ = 0; }
   [[nodiscard]] const ReceiveAttributes& attributes() const { return attributes_; }
 

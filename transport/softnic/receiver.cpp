@@ -7,7 +7,7 @@
 namespace gshmem::soft {
 namespace {
 
-/// The protection domain that the pieces of its buffers belong to.
+/// Returns the protection domain of the buffers.
 std::uint32_t domain_of(const QueuePair& qp) {
   return qp.shares_receives() ? qp.receives->attributes().pd : qp.attributes.pd;
 }
@@ -63,8 +63,8 @@ void Receiver::finish(QueuePair& qp, nic::Completion completion) {
   context_.complete(qp, *qp.receive_cq, completion);
 }
 
-/// A shared queue's buffers stay for others: its client is told that this queue pair takes no more
-/// (InfiniBand 10.2.9.3, last WQE reached).
+/// Leaves the buffers of a shared queue to others. Its client is notified that this queue pair
+/// takes no more (InfiniBand 10.2.9.3, last WQE reached).
 bool Receiver::flush(QueuePair& qp) {
   if (qp.receives == nullptr || qp.receive_cq->broken()) return false;
   bool moved = qp.receive.has_value();

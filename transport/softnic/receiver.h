@@ -1,5 +1,6 @@
-// Receives into buffers that the receiver has posted: sends, and the immediate data of writes.
-// The responder decides whether a packet is due; this takes buffers, fills them and completes them.
+// Receives into buffers that the receiver has posted: sends, and the immediate data of writes. The
+// responder decides whether a packet is expected; this class takes buffers, fills them and
+// completes them.
 // Invariant: buffers are completed in the order in which they were posted, each once.
 #pragma once
 
@@ -13,18 +14,20 @@ class Receiver {
  public:
   explicit Receiver(Context& context) : context_(context) {}
 
-  /// A message needs a buffer: the next one, unless the queue pair has taken one for it. False:
-  /// there is none.
+  /// Takes the next buffer for a message, unless the queue pair has taken one for it already.
+  /// Returns false if there is none.
   [[nodiscard]] bool take(QueuePair& qp);
-  /// Syndrome of the buffer's own completion when it cannot hold the message; 0: it can.
+  /// Returns the syndrome of the buffer's own completion when it is too small for the message; 0:
+  /// it is not.
   [[nodiscard]] std::uint8_t refusal(const QueuePair& qp, std::uint64_t length) const;
-  /// A piece of the message. False: the buffer is out of reach.
+  /// Stores a part of the message. Returns false if the buffer cannot be accessed.
   [[nodiscard]] bool store(const QueuePair& qp, const Packet& request, const std::uint8_t* payload);
-  /// All of it is there.
+  /// Completes the buffer: all of the message has arrived.
   void complete(QueuePair& qp, const Packet& last);
-  /// The buffer fails with the message.
+  /// Completes the buffer with an error, as the message has failed.
   void fail(QueuePair& qp, std::uint8_t syndrome);
-  /// Error state: buffers that wait are given back. True when there were any.
+  /// Completes the posted buffers of a queue pair in the error state. Returns true when there were
+  /// any.
   bool flush(QueuePair& qp);
 
  private:

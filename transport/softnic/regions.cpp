@@ -9,7 +9,7 @@
 namespace gshmem::soft {
 namespace {
 
-constexpr std::uint32_t kIndices = (1u << kLocalBits) - 1;  // index 0 is never given out
+constexpr std::uint32_t kIndices = (1u << kLocalBits) - 1;  // index 0 is not used
 
 }  // namespace
 
@@ -37,8 +37,8 @@ std::uint32_t RegionTable::create(const RegionAttributes& attributes) {
     throw EngineError{0xf, error.what()};
   }
   if (region.memory == nullptr) region.memory = &host_memory();
-  // The tag is the number of times that all indices have been gone through, so two keys are equal
-  // only after 256 * kIndices registrations.
+  // The tag counts how often all indices have been used. So two keys are equal only after 256 *
+  // kIndices registrations.
   do {
     if (next_ == kIndices) next_ = 0, ++generation_;
     ++next_;
@@ -52,7 +52,7 @@ std::uint32_t RegionTable::create(const RegionAttributes& attributes) {
 void RegionTable::destroy(std::uint32_t key) {
   const auto found = regions_.find(key);
   if (found == regions_.end()) throw EngineError{0x5, strprintf("no region has key 0x%x", key)};
-  // Nothing is stored later, when the caller does not expect it. A failure has been logged.
+  // After this nothing is stored, as the caller expects. A failure has been logged.
   static_cast<void>(found->second.memory->flush());
   AtomicWords::of_process().forget(found->second.base, found->second.bytes);
   regions_.erase(found);

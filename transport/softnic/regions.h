@@ -1,6 +1,5 @@
-// Memory regions by key. A key is index << 8 | tag; the tag changes each time an index is used
-// again, and indices are used again as late as possible, so that a stale key fails. Guarded by the
-// engine's lock.
+// Memory regions by key. A key is index << 8 | tag. The tag changes each time an index is reused,
+// and an index is reused as late as possible. So a stale key fails. Guarded by the engine's lock.
 #pragma once
 
 #include "transport/softnic/engine.h"
@@ -17,13 +16,13 @@ struct Region {
   std::uint64_t bytes = 0, iova = 0;
   MemoryAccess* memory = nullptr;
 
-  /// Address of a byte that RegionTable::check has found inside.
+  /// Returns the address of a byte that RegionTable::check has found inside of the region.
   [[nodiscard]] std::uint8_t* at(std::uint64_t address) const { return base + (address - iova); }
 };
 
 class RegionTable {
  public:
-  /// Numbers of this fabric node from here on. Only while the table is empty.
+  /// Sets the fabric node whose numbers are used. Call it only while the table is empty.
   void set_node(std::uint32_t node) { node_ = node; }
 
   /// Errors: EngineError 0x3, also for REMOTE_WRITE or REMOTE_ATOMIC without LOCAL_WRITE, which
@@ -34,8 +33,9 @@ class RegionTable {
   [[nodiscard]] bool empty() const { return regions_.empty(); }
   [[nodiscard]] bool uses(std::uint32_t pd) const;
 
-  /// The region, when [address, address + bytes) is in it and `rights` (Access bits) are allowed;
-  /// else null, and `*why` says what is wrong. No range check for 0 bytes.
+  /// Returns the region, if [address, address + bytes) is in it and `rights` (Access bits) are
+  /// allowed. Otherwise returns null, and `*why` has the reason. For 0 bytes the range is not
+  /// checked.
   [[nodiscard]] const Region* check(std::uint32_t key, std::uint32_t pd, std::uint32_t rights,
                                     std::uint64_t address, std::uint64_t bytes,
                                     const char** why) const;

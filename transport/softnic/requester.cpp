@@ -12,11 +12,11 @@ namespace {
 constexpr std::size_t kMaxOperations = 256;  // fetched and not complete, per queue pair
 constexpr std::uint32_t kMaxFetchPerVisit = 64;
 constexpr std::uint8_t kPoison = 0xee;  // no opcode, no key, no length
-// How long the doorbell record may differ from the doorbell. Clients write it first; one that is
-// ahead belongs to a client that has yet to ring and may not be running.
+// How long the doorbell record may differ from the doorbell. Clients write the record first. A
+// record that is ahead belongs to a client that has not rung yet, and may not be running.
 constexpr std::int64_t kRecordBehindNs = 100'000'000, kRecordAheadNs = 2'000'000'000;
 
-/// Compares whole words of a slot (units of 16 bytes), which a client that errs may be storing to.
+/// Compares whole words of a slot (units of 16 bytes), to which a client with a bug may be storing.
 bool equal(const std::uint8_t* slot, const std::uint8_t* copy, std::size_t bytes) {
   for (std::size_t at = 0; at + 8 <= bytes; at += 8) {
     std::uint64_t word = 0;
@@ -27,13 +27,13 @@ bool equal(const std::uint8_t* slot, const std::uint8_t* copy, std::size_t bytes
   return true;
 }
 
-/// The service decides what goes out by a queue pair, and how it is addressed.
+/// Returns which entries a queue pair of this service sends, and how they are addressed.
 nic::Receives receives_of(Service service) {
   if (service == Service::kDatagram) return nic::Receives::kDatagrams;
   return service == Service::kInitiator ? nic::Receives::kTargets : nic::Receives::kYes;
 }
 
-/// The send counter of the doorbell record (word 1: mlx5dv.h, MLX5_SND_DBR). Pairs with the
+/// Returns the send counter of the doorbell record (word 1: mlx5dv.h, MLX5_SND_DBR). Pairs with the
 /// client's store of it.
 std::uint16_t record_of(const QueuePair& qp) {
   const auto* words = static_cast<const std::uint32_t*>(qp.attributes.record);
@@ -71,7 +71,7 @@ void Requester::ring(QueuePair& qp, std::uint16_t producer) {
     context_.checker.violation(
         strprintf("queue pair 0x%x: doorbell jumps from index %u to %u in a queue of %lu",
                   qp.number, static_cast<unsigned>(qp.producer & 0xffff), producer, qp.depth()));
-    // A NIC goes on into entries that nobody has written.
+    // A NIC continues into entries that were never written.
     qp.jumped = qp.state == QpState::kRts;
   }
 }
@@ -106,7 +106,7 @@ bool Requester::fetch(QueuePair& qp, std::int64_t now) {
   return moved;
 }
 
-/// The entry after the last one, where a doorbell says that there are more than can be.
+/// Takes the entry after the last one, where a doorbell announces more entries than the queue has.
 void Requester::take_missing(QueuePair& qp) {
   qp.jumped = false;  // so that it comes to rest
   Operation& op = qp.operations.emplace_back();
@@ -115,14 +115,14 @@ void Requester::take_missing(QueuePair& qp) {
   set_failed(qp, op, kLocalOperation);
 }
 
-/// Copies the next WQE before looking at it, so that later stores to its slots change nothing.
+/// Copies the next WQE before it is decoded, so that later stores to its slots change nothing.
 void Requester::take(QueuePair& qp, std::int64_t now) {
   Operation op;
   op.entry = qp.fetched;
   op.number = qp.wqes++;
   const std::size_t bytes = std::max<std::size_t>(16, nic::wqe_bytes(qp.slot(op.entry)));
-  // Never past what the doorbell covers: those bytes are still the client's, and one that has less
-  // than it says is an error, which inspect() finds.
+  // It copies nothing beyond the doorbell: those bytes still belong to the client. A WQE that is
+  // longer than the doorbell covers is an error, which inspect() finds.
   op.entries = std::min<std::uint64_t>((bytes + nic::kEntryBytes - 1) / nic::kEntryBytes,
                                        qp.producer - qp.fetched);
   op.raw.resize(std::min<std::size_t>(bytes, op.entries * nic::kEntryBytes));
@@ -144,7 +144,7 @@ void Requester::take(QueuePair& qp, std::int64_t now) {
   inspect(qp, kept);
 }
 
-/// Decodes; whatever is wrong with the bytes is an error completion and a violation.
+/// Decodes the WQE. An error in its bytes is an error completion and a violation.
 void Requester::inspect(QueuePair& qp, Operation& op) {
   const nic::Findings result =
       nic::decode_wqe(op.raw.data(), op.raw.size(), receives_of(qp.attributes.service), op.wqe);
@@ -183,7 +183,7 @@ void Requester::set_failed(QueuePair& qp, Operation& op, std::uint8_t syndrome,
   op.syndrome = syndrome;
   op.vendor = vendor;
   qp.failing = true;
-  // start() stops there; earlier ones may still have to be sent again.
+  // start() stops at this operation; earlier ones may still have to be sent again.
   const auto at =
       std::ranges::find_if(qp.operations, [&](const Operation& other) { return &other == &op; });
   qp.next = std::min(qp.next, static_cast<std::size_t>(at - qp.operations.begin()));
@@ -212,7 +212,8 @@ void Requester::done(QueuePair& qp, Operation& op, std::int64_t now) {
   }
 }
 
-/// The rules of InfiniBand for overtaking (10.8.3.3, fence; mlx5: any fence mode) and log_sra_max.
+/// May the operation start? InfiniBand's rules for overtaking decide (10.8.3.3, fence; mlx5: any
+/// fence mode), and log_sra_max.
 bool Requester::may_start(const QueuePair& qp, const Operation& op, std::int64_t now) const {
   if (now < op.not_before_ns || now < qp.retry_at_ns) return false;
   if (op.wqe.fence == 0 && !op.returns_data()) return true;
@@ -267,7 +268,8 @@ bool Requester::retire(QueuePair& qp, std::int64_t now) {
   return moved;
 }
 
-/// Before the completion gives the slots back: they must be as they were, and are made unusable.
+/// Checks, before the completion returns the slots, that they have not changed. Then it overwrites
+/// them.
 void Requester::check_slots(const QueuePair& qp, const Operation& op) {
   bool same = true;
   for (std::uint64_t e = 0; e < op.entries; ++e) {
@@ -288,8 +290,8 @@ void Requester::check_slots(const QueuePair& qp, const Operation& op) {
 }
 
 void Requester::complete(QueuePair& qp, const Operation& op) {
-  // A collapsed queue only shows the last of several completions: leave out one whose successor is
-  // ready as well.
+  // A collapsed queue shows only the last of several completions. So one whose successor is ready
+  // as well may be left out.
   if (op.syndrome == 0 && qp.send_cq->collapsed() && qp.operations.size() > 1) {
     const Operation& successor = qp.operations[1];
     if (successor.progress == Operation::Progress::kDone && successor.wqe.signalled &&
@@ -309,7 +311,8 @@ void Requester::complete(QueuePair& qp, const Operation& op) {
                      .user_index = qp.attributes.user_index});
 }
 
-/// Error state: one flush completion for each WQE that is queued, signalled or not.
+/// Flushes a queue pair in the error state: one flush completion for each queued WQE, signalled or
+/// not.
 bool Requester::flush(QueuePair& qp, std::int64_t now) {
   bool moved = false;
   for (;;) {

@@ -1,6 +1,6 @@
 // The sending half of queue pairs: doorbells, fetch, execution in order, completion, and flush in
-// the error state. requester.cpp has the life of an operation, sender.cpp what it puts on the wire
-// and takes from it, dynamic.cpp whom an initiator sends to, gather.cpp the memory at this end.
+// the error state. requester.cpp has the stages of an operation, sender.cpp its packets and
+// replies, dynamic.cpp the targets of an initiator, and gather.cpp the local memory.
 // Invariant: completions of a queue pair come in the order of its entries; nothing after a failed
 // operation is executed.
 #pragma once
@@ -18,22 +18,23 @@ class Requester {
  public:
   explicit Requester(Context& context) : context_(context) {}
 
-  /// A doorbell: entries before `producer` (modulo 2^16) are written.
+  /// Processes a doorbell: entries before `producer` (modulo 2^16) are written.
   void ring(QueuePair& qp, std::uint16_t producer);
-  /// Takes the doorbell record for a doorbell, when another queue pair's one may have replaced it.
+  /// Uses the doorbell record as a doorbell, when the doorbell of another queue pair may have
+  /// replaced it.
   void rescue(QueuePair& qp, std::int64_t now);
   /// Remarks on a rescue that no doorbell has confirmed.
   void end_rescue(QueuePair& qp);
   /// Compares the doorbell record with the doorbell.
   void check_record(QueuePair& qp, std::int64_t now);
-  /// Goes on with a queue pair. True when anything moved.
+  /// Continues the work of a queue pair. Returns true when something advanced.
   bool progress(QueuePair& qp, std::int64_t now);
   void on_reply(QueuePair& qp, const Packet& reply, const std::uint8_t* payload, std::int64_t now);
-  /// A reply that the network has lost.
+  /// Handles a reply that the network has lost.
   void on_lost(QueuePair& qp, const Packet& reply, std::int64_t now);
-  /// Ends a batch of replies: what they brought to GPU memory is settled, and its WQEs are done.
+  /// Ends a batch of replies: data for GPU memory is made visible, and its WQEs are done.
   void settle(std::int64_t now);
-  /// Forgets everything that is queued or under way.
+  /// Drops everything that is queued or pending.
   void reset(QueuePair& qp);
 
  private:
@@ -50,13 +51,13 @@ class Requester {
   void complete(QueuePair& qp, const Operation& op);
   bool flush(QueuePair& qp, std::int64_t now);
   void done(QueuePair& qp, Operation& op, std::int64_t now);
-  /// The operation will complete with an error, in its turn.
+  /// Marks the operation as failed: it will complete with an error, in its turn.
   void set_failed(QueuePair& qp, Operation& op, std::uint8_t syndrome, std::uint8_t vendor = 0);
-  /// The operation will complete with an error, by a mistake of the client: a violation.
+  /// Marks the operation as failed by a mistake of the client, which is a violation.
   void reject(QueuePair& qp, Operation& op, std::uint8_t syndrome, const std::string& why);
 
   // sender.cpp
-  /// False: it has to wait. Otherwise it is sent, done, or has failed.
+  /// Returns false if the operation has to wait. Otherwise it is sent, done, or has failed.
   bool execute(QueuePair& qp, Operation& op, std::int64_t now);
   bool apply_rules(QueuePair& qp, Operation& op, std::int64_t now);
   bool check_local(QueuePair& qp, Operation& op);
@@ -94,13 +95,14 @@ class Requester {
   void arrived(QueuePair& qp, Operation& op, std::int64_t now);
   void land_trailing(QueuePair& qp, std::int64_t now);
 
-  /// A WQE by what its reply repeats: it may be gone, or tried again, by the time.
+  /// Identifies a WQE by the numbers that its reply repeats: meanwhile it may be gone, or sent
+  /// again.
   struct Arrival {
     std::uint32_t qpn, epoch, psn;
   };
 
   Context& context_;
-  std::vector<Arrival> arrivals_;  ///< of the present batch of replies, in GPU memory
+  std::vector<Arrival> arrivals_;  ///< for GPU memory, in this batch of replies
 };
 
 }  // namespace gshmem::soft

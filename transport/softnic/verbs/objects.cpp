@@ -46,7 +46,7 @@ ContextState::ContextState(Engine& of) : engine(of), uars(of, resources), firmwa
   require_call(::pipe2(ends, O_CLOEXEC) == 0, errno);
   events_read = Fd(ends[0]);
   events_write = Fd(ends[1]);
-  require_call(::fcntl(ends[1], F_SETFL, O_NONBLOCK) == 0, errno);
+  require_call(::fcntl(events_write.get(), F_SETFL, O_NONBLOCK) == 0, errno);
   listener = engine.listen([this](const DeviceEvent& event) { take(event); });
 }
 
