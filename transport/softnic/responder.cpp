@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::uint64_t kLineBytes = 64;
 
-/// The rights a request needs in the region.
+/// Returns the rights that a request needs in the region.
 std::uint32_t rights_of(PacketKind kind) {
   switch (kind) {
     case PacketKind::kWrite:
@@ -37,7 +37,7 @@ bool allowed(const QueuePair& qp, PacketKind kind) {
   }
 }
 
-/// Whether the queue pair's mode has this atomic.
+/// Does the queue pair's mode allow this atomic?
 bool has_atomic(const QueuePair& qp, const Packet& request) {
   const nic::WqeKind kind = request.wqe_kind;
   const bool masked =
@@ -63,7 +63,8 @@ nic::Wqe atomic_of(const Packet& request) {
   return wqe;
 }
 
-/// The event that the responder's own side gets (IB 11.6.3.2, affiliated asynchronous errors).
+/// Returns the event that the responder's own side gets (IB 11.6.3.2, affiliated asynchronous
+/// errors).
 DeviceEvent::Kind event_of(std::uint8_t syndrome) {
   if (syndrome == kRemoteAccess) return DeviceEvent::Kind::kAccessError;
   return syndrome == kRemoteRequest ? DeviceEvent::Kind::kInvalidRequest
@@ -87,7 +88,7 @@ Ring* Responder::replies_to(const Packet& request) const {
   return context_.fabric->reply_to(request.source >> kLocalBits);
 }
 
-/// An answer without payload; the caller commits it. Null: no room.
+/// Begins an answer without payload; the caller commits it. Returns null if there is no room.
 Packet* Responder::begin_reply(const Packet& request, PacketKind kind) {
   Packet* packet = replies_to(request)->reserve(0);
   if (packet == nullptr) return nullptr;
@@ -100,7 +101,7 @@ Packet* Responder::begin_reply(const Packet& request, PacketKind kind) {
   return packet;
 }
 
-/// A reply goes by the route of its own queue pair.
+/// Addresses a reply by the route of its own queue pair.
 void Responder::address(Packet& reply) const {
   if (const QueuePair* qp = context_.end_of(reply.source, reply.target)) {
     if (const auto addresses = addresses_of(context_.port, qp->rtr.route))
@@ -130,9 +131,9 @@ bool Responder::not_ready(const Packet& request, Condition condition) {
   return true;
 }
 
-/// A request that was taken `back` packets ago and comes again, because its answer was lost: what
-/// it changed is not changed twice (InfiniBand 9.7.5.1.5). One that no packet of this connection
-/// was is answered by nothing that its sender would believe.
+/// Answers a request that was processed `back` packets ago and comes again, because its answer was
+/// lost. Its changes are not made twice (InfiniBand 9.7.5.1.5). If it was no packet of this
+/// connection, it gets no answer.
 bool Responder::again(QueuePair& qp, const Packet& request, std::uint32_t back) {
   if (back > qp.taken) return not_ready(request, Condition::kSilence);
   switch (request.kind) {
@@ -166,7 +167,7 @@ bool Responder::again(QueuePair& qp, const Packet& request, std::uint32_t back) 
   }
 }
 
-/// Whether the port or the queue pair does not take the packet, because of its addresses.
+/// Does the port or the queue pair drop the packet, because of its addresses?
 bool Responder::drops(const QueuePair& qp, const Packet& request) const {
   const char* const why = refusal_of(context_.port, qp.rtr.route, request.addresses);
   if (why != nullptr)
@@ -185,8 +186,8 @@ bool Responder::on_request(const Packet& request, const std::uint8_t* payload, s
     return true;
   }
   Ring* ring = replies_to(request);
-  if (ring == nullptr) return true;  // from nowhere
-  // A held write and this one may both answer.
+  if (ring == nullptr) return true;  // the sender does not exist
+  // Both a held write and this request may need a reply.
   if (!ring->has_room(4)) return false;
   QueuePair* qp = request.connection == 0 ? context_.find_qp(request.target) : accept(request);
   const bool listens = qp != nullptr && !context_.port_down && !qp->is_datagram() &&
@@ -229,7 +230,7 @@ bool Responder::on_request(const Packet& request, const std::uint8_t* payload, s
   }
 }
 
-/// The error row of the requester's completion; this queue pair fails as well (IB 9.9.2.1,
+/// Sends the error for the requester's completion. This queue pair fails as well (IB 9.9.2.1,
 /// affiliated asynchronous error of the responder).
 void Responder::fail(QueuePair& qp, const Packet& request, const Fault& fault) {
   GSHMEM_INFO(
@@ -244,8 +245,8 @@ void Responder::fail(QueuePair& qp, const Packet& request, const Fault& fault) {
   context_.tell({event_of(fault.syndrome), qp.number});
 }
 
-/// The region that the request means, after all checks but alignment. None is asked for by a
-/// message without bytes, whose key does not matter (InfiniBand 9.4.3 and 9.4.4).
+/// Returns the region of the request, after all checks but alignment. A message without bytes needs
+/// no region, and its key does not matter (InfiniBand 9.4.3 and 9.4.4).
 const Region* Responder::target(const QueuePair& qp, const Packet& request, std::uint64_t address,
                                 std::uint64_t bytes, Fault* fault) const {
   if (!allowed(qp, request.kind)) {
@@ -274,8 +275,8 @@ bool Responder::hold(QueuePair& qp, const Packet& request, const std::uint8_t* p
   return true;
 }
 
-/// Data by a key with relaxed ordering may pass writes before it. Data by any other key
-/// pushes them, whatever theirs is (PCI Express, 2.4.1).
+/// May the data overtake earlier writes? It may if its key has relaxed ordering. Data of any other
+/// key pushes earlier writes, whatever their keys are (PCI Express, 2.4.1).
 bool Responder::overtakes(const QueuePair& qp, const Packet& request) const {
   Fault unused;
   const Region* region = target(qp, request, request.address, request.length, &unused);
@@ -303,7 +304,7 @@ bool Responder::no_receives(QueuePair& qp, const Packet& request) {
   return true;
 }
 
-/// False: no room for the reply.
+/// Returns false if there is no room for the reply.
 bool Responder::on_write(QueuePair& qp, const Packet& request, const std::uint8_t* payload,
                          std::int64_t now) {
   if (const char* why = malformed(qp, request)) {
@@ -311,7 +312,7 @@ bool Responder::on_write(QueuePair& qp, const Packet& request, const std::uint8_
     return true;
   }
   if (request.has_immediate) {
-    // Its completion comes after all that came before, so nothing of that is held.
+    // Its completion comes after all earlier data, so no earlier write is held back.
     land_held(qp);
     if (qp.receives == nullptr) return no_receives(qp, request);
     if (request.last && !receiver_.take(qp)) return not_ready(request, Condition::kReceiver);
@@ -326,8 +327,8 @@ bool Responder::on_write(QueuePair& qp, const Packet& request, const std::uint8_
   return true;
 }
 
-/// False: no room for the reply. A buffer that does not fit fails on both sides (InfiniBand
-/// 9.7.4.1.6 and 9.9.3.1.3).
+/// Returns false if there is no room for the reply. A buffer that is too small fails on both sides
+/// (InfiniBand 9.7.4.1.6 and 9.9.3.1.3).
 bool Responder::on_send(QueuePair& qp, const Packet& request, const std::uint8_t* payload) {
   if (const char* why = malformed(qp, request)) {
     fail(qp, request, {kRemoteRequest, why});
@@ -353,7 +354,8 @@ bool Responder::on_send(QueuePair& qp, const Packet& request, const std::uint8_t
 }
 
 void Responder::write(QueuePair& qp, const Packet& request, const std::uint8_t* payload) {
-  // The range of all of the message, by its first piece already: nothing of a bad one lands.
+  // The first packet checks the range of the whole message: nothing of an invalid message is
+  // stored.
   Fault fault;
   const Region* region = target(qp, request, request.address, request.length, &fault);
   if (fault.syndrome != 0) return fail(qp, request, fault);
@@ -378,7 +380,7 @@ void Responder::write(QueuePair& qp, const Packet& request, const std::uint8_t* 
   acknowledge(qp, request, memory);
 }
 
-/// Stores a piece, if the adversary wants it line by line in another order.
+/// Stores a part. If the adversary decides so, it stores line by line in another order.
 bool Responder::store(const QueuePair& qp, const Region& region, const Packet& request,
                       const std::uint8_t* payload) {
   std::uint8_t* to = region.at(request.address + request.offset);
@@ -386,7 +388,7 @@ bool Responder::store(const QueuePair& qp, const Region& region, const Packet& r
   if (!context_.adversary.decides(Behaviour::kReorderBytes, qp.ordinal, place_of(qp, request))) {
     return region.memory->write(to, payload, bytes);
   }
-  // Lines of the target, last one first: a word that may be stored whole is never cut.
+  // The lines of the target are stored last one first. A word that must not be torn is never split.
   std::uint64_t end = bytes;
   while (end > 0) {
     const std::uint64_t into_line =
@@ -490,7 +492,8 @@ bool Responder::progress(QueuePair& qp, std::int64_t now) {
   if (!qp.held.empty() && now >= qp.held.front().until_ns) {
     if (replies_to(qp.held.front().request)->has_room(2)) land_held(qp);
   }
-  // In the order of the requests: InfiniBand 9.4.4, responses of reads and atomics.
+  // Replies are sent in the order of the requests: InfiniBand 9.4.4, responses of reads and
+  // atomics.
   while (!qp.pending.empty() && now >= qp.pending.front().not_before_ns) {
     if (!send_data(qp, now)) return moved;
     moved = true;
@@ -498,8 +501,8 @@ bool Responder::progress(QueuePair& qp, std::int64_t now) {
   return moved;
 }
 
-/// Sends one packet of the first reply, and none of what follows one that could not be read. False:
-/// no room.
+/// Sends one packet of the first reply. After a reply that could not be read, nothing follows.
+/// Returns false if there is no room.
 bool Responder::send_data(QueuePair& qp, std::int64_t now) {
   PendingReply& pending = qp.pending.front();
   const Packet& request = pending.request;
@@ -517,7 +520,7 @@ bool Responder::send_data(QueuePair& qp, std::int64_t now) {
   packet->offset = pending.sent;
   packet->old = pending.old;
   if (bytes > 0) {
-    // Again with each piece, because the region may have gone.
+    // It is checked again for each packet, because the region may have been destroyed.
     Fault fault;
     const Region* region = target(qp, request, request.address, request.length, &fault);
     if (region == nullptr || !fetch(qp, pending, *region, Ring::payload(packet), bytes, now)) {
@@ -535,7 +538,7 @@ bool Responder::send_data(QueuePair& qp, std::int64_t now) {
   return true;
 }
 
-/// The next piece of a read.
+/// Reads the next part of a read.
 bool Responder::fetch(QueuePair& qp, PendingReply& pending, const Region& region, std::uint8_t* to,
                       std::uint32_t bytes, std::int64_t now) {
   context_.push_writes();
@@ -547,8 +550,8 @@ bool Responder::fetch(QueuePair& qp, PendingReply& pending, const Region& region
   return true;
 }
 
-/// Reads for the first reply, which `memory` has, and for later ones that could go at once: one
-/// wait serves all.
+/// Reads for the first reply, whose data is in `memory`, and for later replies that could be sent
+/// at once. So one wait is enough for all.
 bool Responder::read_ahead(QueuePair& qp, MemoryAccess& memory, std::int64_t now) {
   std::vector<MemoryAccess::Part> parts;
   std::uint64_t left = ReadAhead::kBytes;
@@ -559,7 +562,7 @@ bool Responder::read_ahead(QueuePair& qp, MemoryAccess& memory, std::int64_t now
     Fault fault;
     const Region* region = target(qp, request, request.address, request.length, &fault);
     if (region == nullptr || region->memory != &memory) break;
-    // No packet crosses the end of what is read.
+    // No packet crosses the end of the bytes that are read.
     const std::uint64_t bytes =
         std::min<std::uint64_t>(request.length - pending.sent, left / qp.rtr.mtu * qp.rtr.mtu);
     pending.ahead.make(pending.sent, bytes);

@@ -15,21 +15,22 @@ class Responder {
  public:
   explicit Responder(Context& context) : context_(context), receiver_(context) {}
 
-  /// False: no room for the reply, offer it again.
+  /// Processes a request. Returns false if there is no room for the reply; then it must be called
+  /// again.
   [[nodiscard]] bool on_request(const Packet& request, const std::uint8_t* payload,
                                 std::int64_t now);
-  /// Goes on with what a queue pair has not answered. True when there may be more to do at once.
+  /// Continues the answers of a queue pair. Returns true when there may be more to do at once.
   bool progress(QueuePair& qp, std::int64_t now);
-  /// Ends a batch of requests: writes to GPU memory are settled and acknowledged.
+  /// Ends a batch of requests: writes to GPU memory are made visible and acknowledged.
   bool settle();
-  /// The queue pair goes away or starts anew: what it has not answered is to be sent again.
+  /// Called when the queue pair is destroyed or reset. Unanswered requests have to be sent again.
   void abandon(QueuePair& qp);
-  /// A target's connection ends.
+  /// Ends a connection of a target.
   void drop(QueuePair& connection);
 
  private:
-  /// The place of a packet in the connection; the adversary decides by it, because it repeats where
-  /// sequence numbers begin anywhere.
+  /// Returns the number of a packet in the connection. The adversary decides by it, because it is
+  /// the same in each run, while sequence numbers begin at any value.
   [[nodiscard]] static std::uint64_t place_of(const QueuePair& qp, const Packet& request) {
     return (request.psn - qp.rtr.receive_psn) & kPsnMask;
   }
@@ -43,11 +44,11 @@ class Responder {
     std::uint64_t losses;  ///< lost_writes() before the message
   };
 
-  /// The fault in how a piece of a write goes on with its message, or null: all pieces but the one
-  /// with the end are as long as the path MTU, which both ends agree on (InfiniBand 9.7.4.1.5 and
+  /// Returns why a part of a write does not continue its message, or null. All parts but the last
+  /// one are as long as the path MTU, which is the same on both ends (InfiniBand 9.7.4.1.5 and
   /// 9.7.4.1.6).
   [[nodiscard]] static const char* malformed(const QueuePair& qp, const Packet& request);
-  /// Where a reply goes out again.
+  /// Returns the queue pair that sends a reply.
   [[nodiscard]] QueuePair* end_of(const Packet& request) const {
     return context_.end_of(request.target, request.source);
   }

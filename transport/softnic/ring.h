@@ -1,6 +1,6 @@
 // A ring of packets with one writing and one reading process, in shared memory. All-zero memory is
-// an empty ring, so nobody has to make one. Invariant: a record (packet and payload) is contiguous;
-// `head` only covers whole records.
+// an empty ring, so no process has to initialize it. Invariant: a record (packet and payload) is
+// contiguous, and `head` covers whole records only.
 #pragma once
 
 #include "transport/softnic/packet.h"
@@ -24,7 +24,7 @@ class Ring {
   }
 
   // Writer.
-  /// Room for a packet followed by `payload` bytes, or null. It counts from commit() on.
+  /// Returns space for a packet followed by `payload` bytes, or null. commit() publishes it.
   [[nodiscard]] Packet* reserve(std::uint32_t payload) {
     const std::uint64_t need = record_bytes(payload);
     std::uint64_t at = head_ % kDataBytes;
@@ -45,7 +45,7 @@ class Ring {
     head_ = pending_;
     control_->head.store(head_, std::memory_order_release);  // pairs with front()
   }
-  /// Whether `count` packets without payload fit.
+  /// Do `count` packets without payload fit?
   [[nodiscard]] bool has_room(std::uint64_t count) {
     const std::uint64_t need = (count + 1) * sizeof(Packet);  // one may be skipped
     if (head_ + need - tail_ <= kDataBytes) return true;
@@ -59,9 +59,9 @@ class Ring {
     look();
     return seen();
   }
-  /// seen() goes through the packets that are written by now.
+  /// Reads the head: seen() then returns the packets that are written by now.
   void look() { head_ = control_->head.load(std::memory_order_acquire); }  // pairs with commit()
-  /// The front one of what was there at the last look.
+  /// Returns the first packet of those that were there at the last look().
   [[nodiscard]] const Packet* seen() {
     for (;;) {
       if (tail_ == head_) return nullptr;
@@ -96,7 +96,7 @@ class Ring {
 
   Control* control_;
   std::uint8_t* data_;
-  /// The last values that this side knew; its own one is exact.
+  /// The last values that this side has read; its own one is exact.
   std::uint64_t head_ = 0, tail_ = 0;
   std::uint64_t pending_ = 0;
 };

@@ -5,7 +5,7 @@
 namespace gshmem::soft {
 namespace {
 
-/// An address that is mapped to IPv6 (RFC 4291, section 2.5.5.2).
+/// Is it an IPv4 address that is mapped to IPv6 (RFC 4291, section 2.5.5.2)?
 bool is_ipv4(const Gid& gid) {
   return std::all_of(gid.begin(), gid.begin() + 10, [](std::uint8_t byte) { return byte == 0; }) &&
          gid[10] == 0xff && gid[11] == 0xff;

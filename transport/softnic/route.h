@@ -1,6 +1,7 @@
-// Addresses of packets: what a card writes into their headers, and which a port takes. Included by
-// packet.h, the requester, the responder and the engine. Invariant: nothing here chooses the node
-// that a packet goes to, which its queue pair number does; a port only drops what is not its own.
+// Addresses of packets: those that a card writes into headers, and those that a port accepts.
+// Included by packet.h, the requester, the responder and the engine. Invariant: addresses do not
+// choose the node to which a packet goes. Its queue pair number does, and a port only drops packets
+// that are not for it.
 #pragma once
 
 #include "transport/nic/decode.h"
@@ -13,7 +14,7 @@
 
 namespace gshmem::soft {
 
-/// A port of this process, by which packets come and go.
+/// A port of this process, by which packets arrive and leave.
 struct Port {
   std::uint64_t mac = 0;  ///< on Ethernet
   std::uint16_t lid = 0;  ///< on InfiniBand
@@ -22,7 +23,7 @@ struct Port {
   [[nodiscard]] bool ethernet() const { return mac != 0; }
 };
 
-/// Fields of the headers of Ethernet or the LRH, of IP or the GRH, and of UDP.
+/// Fields of the headers: Ethernet or LRH, IP or GRH, and UDP.
 struct Addresses {
   Gid source{}, destination{};  ///< where there are GIDs
   std::uint64_t mac = 0, source_mac = 0;
@@ -33,28 +34,29 @@ struct Addresses {
   bool global = false;  ///< there is a GRH, or an IP header
 };
 
-/// Those of packets that go out by a route. Errors: none where the table has no such GID.
+/// Returns the addresses of packets that leave by a route. Returns nothing where the table has no
+/// such GID.
 [[nodiscard]] std::optional<Addresses> addresses_of(const Port& port, const Route& route);
 
-/// Reads the way of a datagram or an initiator's entry.
+/// Returns the route of a datagram or of an initiator's entry.
 [[nodiscard]] Route route_of(const nic::AddressVector& vector);
 
-/// Why a port drops a packet with these addresses, or null.
+/// Returns why a port drops a packet with these addresses, or null.
 [[nodiscard]] const char* refusal_of(const Port& port, const Addresses& packet);
-/// Why a queue pair that is connected by `route` drops it, or null: it takes packets from there
-/// only (InfiniBand 9.6.1.2.3).
+/// Returns why a queue pair that is connected by `route` drops the packet, or null. It accepts only
+/// packets from that address (InfiniBand 9.6.1.2.3).
 [[nodiscard]] const char* refusal_of(const Port& port, const Route& route, const Addresses& packet);
 
-/// Fields of a GRH or an IP header that are no addresses.
+/// Fields of a GRH or an IP header that are not addresses.
 struct GlobalHeader {
   std::uint8_t traffic_class = 0;
   std::uint32_t flow_label = 0, payload_bytes = 0;
 };
-/// The first bytes of a datagram's buffer: its GRH, or its IPv4 header, which is shorter and stands
-/// at their end (InfiniBand 8.3, and annex A17.4.5.2 for RoCE v2).
+/// The first bytes of a datagram's buffer: its GRH, or its IPv4 header, which is shorter and is
+/// stored at their end (InfiniBand 8.3, and annex A17.4.5.2 for RoCE v2).
 using GrhBytes = std::array<std::uint8_t, 40>;
-/// The four bits of a completion that say on Ethernet which of these there is (UCX ib_mlx5.inl, by
-/// the programmer's reference manual): 8 for UDP, and 1 for IPv6 or 2 for IPv4.
+/// Returns the four bits of a completion that say on Ethernet which header there is (UCX
+/// ib_mlx5.inl, by the programmer's reference manual): 8 for UDP, and 1 for IPv6 or 2 for IPv4.
 [[nodiscard]] std::uint8_t packet_type_of(const Addresses& addresses);
 [[nodiscard]] GrhBytes grh_of(const Addresses& addresses, const GlobalHeader& rest);
 

@@ -9,7 +9,7 @@ namespace {
   bad_part("GSHNIC_RULES", part, expected);
 }
 
-/// Takes a number off the front of `text`.
+/// Removes a number from the front of `text` and returns it.
 std::optional<std::uint64_t> take_number(std::string_view& text) {
   const bool hex = text.substr(0, 2) == "0x";
   const char* first = text.data() + (hex ? 2 : 0);
@@ -78,7 +78,8 @@ void set_action(Rule& rule, std::string_view part, Rule::Action action) {
   rule.action = action;
 }
 
-/// "20ms" as nanoseconds; an hour is long enough for any test, and cannot overflow.
+/// Parses "20ms" into nanoseconds. The limit of an hour is long enough for any test, and cannot
+/// overflow.
 std::optional<std::uint64_t> duration(std::string_view value) {
   const auto count = take_number(value);
   std::uint64_t unit = 0;
@@ -97,7 +98,7 @@ void parse_delay(Rule& rule, std::string_view part, std::string_view value) {
   rule.delay_ns = *length;
 }
 
-/// The actions that are one word.
+/// Returns the action for a part that is one word.
 std::optional<Rule::Action> action_of(std::string_view part) {
   using Action = Rule::Action;
   struct Row {

@@ -1,4 +1,5 @@
-// Errors on demand: GSHNIC_RULES. Text to rules, and which rule a WQE meets.
+// Injected errors: GSHNIC_RULES. This file parses the text, and finds the rule that applies to a
+// WQE.
 //
 //   rules  = rule { (";" | ",") rule }
 //   rule   = field { ":" field }, with exactly one action
@@ -64,7 +65,7 @@ struct Rule {
   std::uint64_t delay_ns = 0;  ///< of kDelay, and how long a kPortFlap lasts
 };
 
-/// Errors: EngineError 0x3 that quotes the bad part and says what is accepted.
+/// Errors: EngineError 0x3, which quotes the bad part and says what is accepted.
 [[nodiscard]] std::vector<Rule> parse_rules(std::string_view text);
 
 class RuleSet {
@@ -72,7 +73,7 @@ class RuleSet {
   explicit RuleSet(std::vector<Rule> rules) : rules_(std::move(rules)) {}
   /// Appends to the rules that are there.
   void add(const std::vector<Rule>& more) { rules_.insert(rules_.end(), more.begin(), more.end()); }
-  /// The first rule that `wqe` meets, counted as used; null = none.
+  /// Returns the first rule that applies to `wqe`, and counts it as used; null = none.
   [[nodiscard]] const Rule* match(std::uint32_t qpn, std::uint64_t ordinal, std::uint64_t wqe,
                                   nic::WqeKind kind);
 

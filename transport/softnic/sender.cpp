@@ -1,5 +1,5 @@
-// The part of the requester that touches the wire: requests out, replies in. gather.cpp has the
-// memory that they come from and go to.
+// The part of the requester that sends requests and receives replies. gather.cpp accesses the
+// memory of their data.
 #include "transport/softnic/requester.h"
 
 #include "host/base/error.h"
@@ -13,9 +13,10 @@ namespace gshmem::soft {
 namespace {
 
 constexpr std::int64_t kAskAliveNs = 20'000'000;
-/// Acknowledgement timeouts are this much shorter than a NIC's, so that tests can wait for them.
+/// Factor by which acknowledgement timeouts are shorter than a NIC's, so that tests can wait for
+/// them.
 constexpr std::int64_t kTimeoutScale = 32;
-/// rnr_retry without end (InfiniBand 11.2.4.2, RNR retry count).
+/// The value of rnr_retry that means without end (InfiniBand 11.2.4.2, RNR retry count).
 constexpr std::uint32_t kRnrEndless = 7;
 
 PacketKind kind_of(const nic::Wqe& wqe) {
@@ -46,7 +47,7 @@ void fill(Packet& packet, const QueuePair& qp, const Operation& op) {
   packet.connection_psn = qp.peer_psn;
 }
 
-/// Local ACK timeout, 4.096 us * 2^n (InfiniBand 9.7.6.1.3); 0 switches it off.
+/// Returns the local ACK timeout, 4.096 us * 2^n (InfiniBand 9.7.6.1.3); 0 switches it off.
 std::int64_t ack_timeout_ns(const QueuePair& qp) {
   constexpr std::int64_t kMinNs = 1'000'000;
   const std::uint32_t exponent = qp.rts.ack_timeout & 31;
@@ -54,8 +55,8 @@ std::int64_t ack_timeout_ns(const QueuePair& qp) {
                        : std::max((std::int64_t{4096} << exponent) / kTimeoutScale, kMinNs);
 }
 
-/// RNR NAK timer field, InfiniBand 9.7.5.2.8: 0.01 ms times 1, 2, 3, 4, 6, 8, 12, ...; code 0
-/// follows code 31.
+/// Returns the time of the RNR NAK timer field, InfiniBand 9.7.5.2.8: 0.01 ms times 1, 2, 3, 4, 6,
+/// 8, 12, ...; code 0 follows code 31.
 std::int64_t rnr_timer_ns(std::uint32_t code) {
   constexpr std::int64_t kUnitNs = 10'000;
   const std::uint32_t place = code == 0 ? 32 : code & 31;
@@ -88,7 +89,7 @@ bool Requester::execute(QueuePair& qp, Operation& op, std::int64_t now) {
       return true;
     }
     case nic::WqeKind::kDump: {
-      // Earlier incoming data is in memory when it completes: that is what clients use it for.
+      // When a DUMP completes, earlier incoming data is in memory: clients use it for that.
       for (QueuePair* other : context_.busy) land_trailing(*other, kNever);
       context_.push_writes();
       done(qp, op, now);
@@ -99,7 +100,7 @@ bool Requester::execute(QueuePair& qp, Operation& op, std::int64_t now) {
   }
 }
 
-/// False: it has to wait because of a rule.
+/// Returns false if the operation has to wait because of a rule.
 bool Requester::apply_rules(QueuePair& qp, Operation& op, std::int64_t now) {
   if (op.rules_asked) return true;
   op.rules_asked = true;
@@ -112,7 +113,7 @@ bool Requester::apply_rules(QueuePair& qp, Operation& op, std::int64_t now) {
       return false;
     case Rule::Action::kDrop:
       if (!on_wire) return true;
-      if (qp.is_datagram() || qp.is_unreliable()) {  // nobody sends it again
+      if (qp.is_datagram() || qp.is_unreliable()) {  // it is not sent again
         op.lost_once = true;
         return true;
       }
@@ -162,7 +163,7 @@ bool Requester::apply_rules(QueuePair& qp, Operation& op, std::int64_t now) {
   return true;
 }
 
-/// All local pieces, before anything is sent. False: the operation has failed.
+/// Checks all local pieces before anything is sent. Returns false if the operation has failed.
 bool Requester::check_local(QueuePair& qp, Operation& op) {
   const std::uint32_t rights = op.returns_data() ? std::uint32_t{kLocalWrite} : 0;
   for (const nic::LocalPiece& piece : op.wqe.local) {
@@ -221,8 +222,8 @@ bool Requester::send(QueuePair& qp, Operation& op, std::int64_t now) {
   return true;
 }
 
-/// Gives it its sequence numbers. False: so many are under way that old ones could not be told from
-/// new ones.
+/// Assigns sequence numbers to the operation. Returns false if so many packets are pending that old
+/// numbers could not be distinguished from new ones.
 bool Requester::number(QueuePair& qp, Operation& op) {
   const bool one = op.wqe.is_atomic();
   const std::uint64_t packets = one ? 1 : packets_of(op.wqe.length, qp.rtr.mtu);
@@ -233,7 +234,8 @@ bool Requester::number(QueuePair& qp, Operation& op) {
   return true;
 }
 
-/// The next one. False: no room. The operation may have failed when it returns true.
+/// Sends the next packet. Returns false if there is no room. The operation may have failed when it
+/// returns true.
 bool Requester::send_piece(QueuePair& qp, Operation& op, Ring& ring, std::uint64_t pieces,
                            std::int64_t now) {
   const std::uint64_t piece = op.pieces_sent;
@@ -271,7 +273,7 @@ void Requester::on_reply(QueuePair& qp, const Packet& reply, const std::uint8_t*
                          std::int64_t now) {
   if (qp.state != QpState::kRts) return;
   Operation* const found = find(qp, reply.psn, reply.epoch);
-  if (found == nullptr) return;  // of an attempt that was given up
+  if (found == nullptr) return;  // it belongs to an attempt that was given up
   if (!found->reply_lost_once && reply.kind != PacketKind::kNotReady && reply.syndrome == 0 &&
       context_.adversary.decides(Behaviour::kDropReply, qp.ordinal, found->number)) {
     found->reply_lost_once = true;
@@ -300,7 +302,7 @@ void Requester::on_lost(QueuePair& qp, const Packet& reply, std::int64_t now) {
 
 void Requester::on_data(QueuePair& qp, Operation& op, const Packet& reply,
                         const std::uint8_t* payload, std::int64_t now) {
-  // All but the last are as long as the path MTU (InfiniBand 9.7.4.1.6).
+  // All packets but the last are as long as the path MTU (InfiniBand 9.7.4.1.6).
   const std::uint64_t due = std::min<std::uint64_t>(qp.rtr.mtu, op.wqe.length - reply.offset);
   if (reply.payload_bytes != due) return set_failed(qp, op, kBadResponse);
   if (op.trails) {
@@ -316,8 +318,8 @@ void Requester::on_data(QueuePair& qp, Operation& op, const Packet& reply,
   arrived(qp, op, now);
 }
 
-/// HCA capabilities: atomic_req_8B_endianness_mode 1 returns 8 bytes in host order; results of 4
-/// bytes are always big-endian.
+/// Stores the old value. HCA capabilities: with atomic_req_8B_endianness_mode 1, 8 bytes are in
+/// host order; results of 4 bytes are always big-endian.
 void Requester::on_old(QueuePair& qp, Operation& op, std::uint64_t old, std::int64_t now) {
   if (op.wqe.length == 4) old = __builtin_bswap32(static_cast<std::uint32_t>(old));
   const auto* const bytes = reinterpret_cast<const std::uint8_t*>(&old);  // little-endian
@@ -331,8 +333,8 @@ void Requester::on_old(QueuePair& qp, Operation& op, std::uint64_t old, std::int
   arrived(qp, op, now);
 }
 
-/// The peer did not execute it, or it got lost: it and all after it go again, until that has been
-/// tried too often (InfiniBand 9.7.6.1.3, 9.7.6.1.4 and 11.2.4.2).
+/// Sends an operation and all after it again, because the peer did not execute it, or it was lost.
+/// It fails after too many attempts (InfiniBand 9.7.6.1.3, 9.7.6.1.4 and 11.2.4.2).
 void Requester::try_again(QueuePair& qp, Operation& op, Condition condition, std::int64_t now,
                           std::uint32_t rnr_timer) {
   for (const Operation& earlier : qp.operations) {
@@ -348,7 +350,7 @@ void Requester::try_again(QueuePair& qp, Operation& op, Condition condition, std
   } else {
     const std::int64_t timeout = ack_timeout_ns(qp);
     const bool silent = condition == Condition::kSilence;
-    // With the timer off nobody ever finds out.
+    // Without the timer the loss is never detected.
     if (silent && timeout == kNever) {
       qp.retry_at_ns = kNever;
     } else if (++qp.retries > qp.rts.retries) {
@@ -367,7 +369,7 @@ void Requester::try_again(QueuePair& qp, Operation& op, Condition condition, std
   }
 }
 
-/// A process that has ended never answers.
+/// Checks whether the peer's process has ended: then it never answers.
 bool Requester::check_peer(QueuePair& qp, std::int64_t now) {
   if (now - qp.asked_alive_ns < kAskAliveNs) return false;
   qp.asked_alive_ns = now;

@@ -1,5 +1,5 @@
-// A DC target (DCT): initiators reach it by its number and its access key, each by a connection of
-// its own, which its first packet makes. To the responder a connection is a queue pair that only
+// A DC target (DCT). Initiators reach it by its number and its access key. Each has a connection of
+// its own, which its first packet creates. For the responder a connection is a queue pair that only
 // receives. Guarded by the engine's lock.
 #pragma once
 

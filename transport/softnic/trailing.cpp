@@ -1,6 +1,6 @@
-// Writes that are acknowledged and not in memory yet, as on GPUs that do not order what NICs write.
-// A read by the device pushes them (Context::push_writes). Invariant: a queue pair's writes land in
-// their order, and none after newer data for the same address.
+// Writes that are acknowledged but not yet in memory, as on GPUs that do not order the writes of
+// NICs. A read by the device pushes them (Context::push_writes). Invariant: a queue pair's writes
+// take effect in their order, and none after newer data for the same address.
 #include "transport/softnic/responder.h"
 
 namespace gshmem::soft {
@@ -9,7 +9,7 @@ void Context::land(QueuePair& qp, std::int64_t now) const {
   while (!qp.landing.empty() && now >= qp.landing.front().until_ns) {
     const TrailingWrite& write = qp.landing.front();
     const char* why = "";
-    // A region that has gone in the meantime has nobody who looks at it.
+    // A region that was deregistered in the meantime is not read by anyone.
     const Region* region =
         regions.check(write.key, write.pd, kRemoteWrite, write.address, write.payload.size(), &why);
     if (region != nullptr) {
@@ -21,8 +21,8 @@ void Context::land(QueuePair& qp, std::int64_t now) const {
   }
 }
 
-/// Keeps a piece for later. Words never trail, so that they come before what was written before
-/// them; but a word does not come before older data of its own address.
+/// Stores a part late. Words are never late, so that they can overtake earlier writes. But a word
+/// does not overtake older data for its own address.
 bool Responder::trail(QueuePair& qp, const Packet& request, const std::uint8_t* payload) {
   constexpr std::uint64_t kWordBytes = 8;
   constexpr std::int64_t kTrailNs = 2'000'000;
@@ -41,7 +41,7 @@ bool Responder::trail(QueuePair& qp, const Packet& request, const std::uint8_t* 
   return true;
 }
 
-/// Stores all that trails if some of it is for [address, address + bytes).
+/// Stores all late data if some of it is for [address, address + bytes).
 void Responder::push_older(std::uint64_t address, std::uint64_t bytes) const {
   if (!context_.adversary.may(Behaviour::kTrailingWrite)) return;
   for (const QueuePair* qp : context_.busy) {

@@ -1,5 +1,5 @@
-// Datagrams, which have neither a connection nor an answer: the requester's half and the
-// responder's.
+// Datagrams, which have neither a connection nor an answer: the parts of the requester and of the
+// responder.
 #include "host/base/error.h"
 #include "host/base/log.h"
 #include "transport/softnic/requester.h"
@@ -7,8 +7,8 @@
 
 namespace gshmem::soft {
 
-/// Sends one packet, which nobody acknowledges: it is complete when it is out, also where it does
-/// not arrive (InfiniBand 9.8.3). False: no room.
+/// Sends one packet, which is not acknowledged. The operation is complete when the packet is sent,
+/// even if it does not arrive (InfiniBand 9.8.3). Returns false if there is no room.
 bool Requester::send_datagram(QueuePair& qp, Operation& op, std::int64_t now) {
   const nic::AddressVector& to = op.wqe.to;
   if (op.wqe.length > context_.options.profile.mtu) {
@@ -48,8 +48,8 @@ bool Requester::send_datagram(QueuePair& qp, Operation& op, std::int64_t now) {
   return true;
 }
 
-/// Takes a datagram. One that is not for this port, or not for the queue pair by its queue key, or
-/// that finds no buffer, or a short one, vanishes (InfiniBand 9.8.2).
+/// Receives a datagram. It is dropped if it is not for this port, has another queue key, or finds
+/// no buffer or one that is too small (InfiniBand 9.8.2).
 void Responder::on_datagram(const Packet& request, const std::uint8_t* payload) {
   QueuePair* qp = context_.find_qp(request.target);
   const bool listens = qp != nullptr && !context_.port_down && qp->is_datagram() &&
@@ -74,12 +74,12 @@ void Responder::on_datagram(const Packet& request, const std::uint8_t* payload) 
   stored ? receiver_.complete(*qp, request) : receiver_.fail(*qp, kLocalProtection);
 }
 
-/// Takes a packet of an unreliable connection. What is out of turn or not allowed, and all that
-/// follows of its message, vanishes (InfiniBand 9.8.2.2).
+/// Receives a packet of an unreliable connection. A packet that is out of order or not allowed is
+/// dropped, and so is the rest of its message (InfiniBand 9.8.2.2).
 void Responder::on_unreliable(QueuePair& qp, const Packet& request, const std::uint8_t* payload) {
   const std::uint32_t ahead = (request.psn - expected_psn(qp)) & kPsnMask;
   if (request.first) qp.receiving = false;
-  qp.taken += ahead;  // packets that are lost; a message after them begins anew
+  qp.taken += ahead;  // counts lost packets, too; a message after them begins anew
   const bool out_of_turn = ahead != 0 && !request.first;
   const bool drop = out_of_turn || malformed(qp, request) != nullptr;
   ++qp.taken;

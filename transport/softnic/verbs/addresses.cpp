@@ -22,15 +22,16 @@ bool has(const std::vector<GidAttributes>& gids, const std::uint8_t* gid) {
   });
 }
 
-/// The kernel gives up after a second; nobody learns anything from as long a wait.
+/// Fails as the kernel does, which gives up after a second. The wait here is shorter, since a
+/// longer one tests nothing more.
 [[noreturn]] void no_answer() {
   const timespec wait{.tv_sec = 0, .tv_nsec = 30'000'000};
   ::nanosleep(&wait, nullptr);
   throw CallError{ETIMEDOUT};
 }
 
-// Linux drivers/infiniband/core/addr.c, of a host whose ports are in one flat subnet. All devices
-// are of one host, so that an address is local or nobody's.
+// Follows Linux drivers/infiniband/core/addr.c, on a host whose ports are in one flat subnet. All
+// devices are on one host, so an address is local, or does not exist.
 /// Errors: those of route_to.
 std::uint64_t resolve_mac(const DeviceAttributes& device, const ibv_global_route& route) {
   require_call(route.sgid_index < device.gids.size(), EINVAL);
@@ -42,7 +43,8 @@ std::uint64_t resolve_mac(const DeviceAttributes& device, const ibv_global_route
   for (int other = 0; !is_ipv4(to) && other < Engine::kMostDevices; ++other) {
     if (has(roce_gids(device.profile, other), to)) return device.mac;
   }
-  // For an IPv4 one, ARP goes out by the interface of the source, and no host answers itself.
+  // For an IPv4 address, ARP is sent by the interface of the source, and a host does not answer
+  // itself.
   no_answer();
 }
 

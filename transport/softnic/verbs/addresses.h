@@ -9,8 +9,8 @@
 
 namespace gshmem::soft {
 
-/// The route of an address handle; its MAC address is found. Errors: CallError ETIMEDOUT when
-/// nobody answers for the address, EINVAL when the port has no such GID or needs one.
+/// Returns the route of an address handle, with its MAC address. Errors: CallError ETIMEDOUT when
+/// no host answers for the address, EINVAL when the port has no such GID or needs one.
 [[nodiscard]] Route route_to(const DeviceAttributes& device, const ibv_ah_attr& attributes);
 
 }  // namespace gshmem::soft

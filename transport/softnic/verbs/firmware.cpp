@@ -14,7 +14,7 @@ namespace {
 struct Command {
   std::uint16_t opcode;
   const char* name;
-  std::size_t in_bytes, out_bytes;  ///< at least
+  std::size_t in_bytes, out_bytes;  ///< minimum sizes
   CommandClass kind;
   std::uint16_t destroyed_by;
   Handler handler;
@@ -146,7 +146,7 @@ std::uint8_t* Uses::queue(const FirmwareState& state, const UmemPlace& place, co
   const Umem& memory = umem(state, place.id, what);
   require_inside(memory, place.offset, place.inside + place.bytes,
                  std::uint64_t{4096} << place.log_page, what);
-  // Its offset is counted in steps of the page, that of a record (dbr_addr) in bytes.
+  // The offset is counted in steps of the page; that of a record (dbr_addr) is counted in bytes.
   if (place.offset % std::max<std::uint64_t>(memory.page_bytes / kOffsetSteps, 1) != 0)
     throw Refusal{Status::kBadParameter, Check::kUmemRange,
                   std::string(what) + ": its offset has no step in user memory of pages of " +

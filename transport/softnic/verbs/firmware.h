@@ -1,8 +1,9 @@
 // The soft NIC's command interface: PRM commands as bytes in, replies as bytes out, as the firmware
-// of a NIC executes what DevX hands it. One per context, over the process's engine. It keeps what
-// only commands know (user memory, queue contexts as programmed); numbers and queues are the
-// engine's. Never a silent success: a command that is not understood or not there is refused. It
-// gets a PRM status, a syndrome that says which check failed, and a line in the log.
+// of a NIC executes the commands of DevX. There is one per context, which uses the process's
+// engine. It stores the data that only commands know (user memory, queue contexts as programmed);
+// the engine has numbers and queues. It never ignores a command: a command that is unknown or not
+// supported is refused, with a PRM status, a syndrome that says which check failed, and a line in
+// the log.
 #pragma once
 
 #include "transport/softnic/engine.h"
@@ -32,7 +33,7 @@ enum class Status : std::uint8_t {
   kBadOutputLength = 0x51,
 };
 
-/// Low half of the syndrome; the high half is kSyndromeBase, which no NIC returns.
+/// Low half of the syndrome. The high half is kSyndromeBase, which no NIC returns.
 enum class Check : std::uint16_t {
   kOpcode = 1,
   kInputLength,
@@ -64,15 +65,15 @@ enum class Check : std::uint16_t {
 };
 inline constexpr std::uint32_t kSyndromeBase = 0x5f7c0000;
 
-/// Kinds of commands that the kernel tells apart (Linux drivers/infiniband/hw/mlx5/devx.c,
+/// Kinds of commands that the kernel distinguishes (Linux drivers/infiniband/hw/mlx5/devx.c,
 /// devx_is_obj_create_cmd and its siblings).
 enum class CommandClass : std::uint8_t { kUnknown, kGeneral, kCreate, kModify, kQuery, kDestroy };
 [[nodiscard]] CommandClass command_class(std::uint16_t opcode);
-/// Opcode that undoes a create command; 0 = none.
+/// Returns the opcode that undoes a create command; 0 = none.
 [[nodiscard]] std::uint16_t destroying_opcode(std::uint16_t create_opcode);
 
-/// Completion event queues of a device: query_eqn(vector) = kFirstEventQueue + vector. Not zero, so
-/// that a client which forgets to ask is found out.
+/// Completion event queues of a device: query_eqn(vector) = kFirstEventQueue + vector. The numbers
+/// are not zero, so that a client which does not query them is detected.
 inline constexpr std::uint32_t kEventQueues = 8, kFirstEventQueue = 0x10;
 /// log2 of reads and atomics outstanding at a queue pair, either side (max_qp_rd_atom 16).
 inline constexpr std::uint32_t kLogOutstanding = 4;
@@ -93,15 +94,15 @@ class Firmware {
   /// Executes a command and fills `out` (all of it; status and syndrome at its start, if they fit).
   Status execute(std::span<const std::uint8_t> in, std::span<std::uint8_t> out) noexcept;
 
-  /// Makes memory nameable in commands; returns its id, never 0. `page_bytes` is the page size that
-  /// the kernel chose for it, which bounds where queues may begin (kOffsetSteps).
+  /// Registers memory for commands, and returns its id, never 0. `page_bytes` is the page size that
+  /// the kernel has chosen for it, which limits where queues may begin (kOffsetSteps).
   [[nodiscard]] std::uint32_t register_umem(void* address, std::uint64_t bytes,
                                             std::uint64_t page_bytes);
-  /// False while a queue uses it, or when there is none.
+  /// Returns false while a queue uses it, or when there is none.
   [[nodiscard]] bool release_umem(std::uint32_t id);
 
-  /// A queue pair of the engine that verbs has created: commands may query and move it until it is
-  /// forgotten.
+  /// Adds a queue pair of the engine that verbs has created: commands may query and modify it until
+  /// forget_qp.
   void adopt_qp(std::uint32_t number);
   void forget_qp(std::uint32_t number);
 

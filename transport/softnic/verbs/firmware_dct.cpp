@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::uint32_t kActive = 0;  ///< dctc.state, MLX5_DCTC_STATE_ACTIVE
 
-/// The target that a command names.
+/// Returns the target that a command names.
 DevxDct& find_dct(FirmwareState& state, const Call& call) {
   const auto found = state.dcts.find(named_object(call));
   demand(found != state.dcts.end(), Status::kBadResource, Check::kNumber, "no such DC target");

@@ -16,7 +16,7 @@ constexpr std::uint32_t kOwnReceiveQueue = 0, kSharedReceiveQueue = 1, kNoReceiv
 /// qpc.log_rq_stride counts in these.
 constexpr std::uint32_t kLogReceiveUnit = 4;
 
-/// Bytes of the receive queue, which is before the send queue in one piece of user memory.
+/// Returns the bytes of the receive queue, which is before the send queue in the same user memory.
 std::uint64_t receive_bytes(const std::uint8_t* qpc) {
   if (get(qpc, qpc::rq_type) != kOwnReceiveQueue) return 0;
   const std::uint64_t bytes = std::uint64_t{1} << (get(qpc, qpc::log_rq_size) +
@@ -95,7 +95,7 @@ void create_qp(FirmwareState& state, Call& call) {
               "cqn_snd: no such CQ");
   use_receive_side(state, qpc, uses, attributes);
   const bool initiator = attributes.service == Service::kInitiator;
-  if (initiator) attributes.shared_receives = 0;  // it may name one, and receives nothing
+  if (initiator) attributes.shared_receives = 0;  // it may name one, but does not receive
 
   const std::uint64_t receives = receive_bytes(qpc);
   std::uint8_t* const queues =
@@ -116,7 +116,7 @@ void create_qp(FirmwareState& state, Call& call) {
                            .record = attributes.record};
   }
   std::copy_n(qpc, kQpcBytes, qp.context.begin());
-  // DOCA GPUNetIO asks each fresh queue pair, and refuses an MTU that is none.
+  // DOCA GPUNetIO queries each new queue pair, and refuses an MTU of 0.
   constexpr std::uint32_t kMtu256 = 1;
   if (get(qpc, qpc::mtu) == 0) set(qp.context.data(), qpc::mtu, kMtu256);
 
@@ -142,7 +142,7 @@ void query_qp(FirmwareState& state, Call& call) {
   demand(found != state.qps.end(), Status::kBadResource, Check::kNumber, "no such queue pair");
   std::uint8_t* qpc = call.out.data() + kQpcOffset;
   std::ranges::copy(found->second.context, qpc);
-  // The engine knows: an error on the wire moves a queue pair, too.
+  // The engine has the current state: an error on the wire changes it, too.
   set(qpc, qpc::state, static_cast<std::uint32_t>(state.engine.state(number)));
 }
 

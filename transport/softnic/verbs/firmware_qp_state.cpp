@@ -30,12 +30,12 @@ DevxQp& find_qp(FirmwareState& state, const Call& call) {
   return found->second;
 }
 
-/// Its entries say where they go: it has no path of its own.
+/// Is it an initiator? Its entries contain address vectors, and it has no path of its own.
 bool is_initiator(const DevxQp& qp) {
   return get(qp.context.data(), qpc::st) == static_cast<std::uint32_t>(Service::kInitiator);
 }
 
-/// The queue pair of a command that begins in `from` and takes a qpc.
+/// Returns the queue pair of a command that takes a qpc, and that begins in state `from`.
 DevxQp& begin(FirmwareState& state, const Call& call, QpState from, std::uint32_t optional) {
   DevxQp& qp = find_qp(state, call);
   const QpState now = state.engine.state(named_object(call));
@@ -60,7 +60,7 @@ void take(DevxQp& qp, std::size_t offset, const std::uint8_t* structure, Fields.
   (set(qp.context.data() + offset, fields, get(structure, fields)), ...);
 }
 
-/// Remote access that `taken` fields of the qpc ask for.
+/// Returns the remote access that the `taken` fields of the qpc request.
 QpInit access_of(const std::uint8_t* qpc, std::uint32_t taken) {
   return checked_access((taken & kRwe) != 0 && get(qpc, qpc::rwe) == 1,
                         (taken & kRre) != 0 && get(qpc, qpc::rre) == 1,
@@ -147,8 +147,8 @@ void init2init_qp(FirmwareState& state, Call& call) {
   static_cast<void>(access_of(qpc, mask));
   DevxQp changed = qp;
   take_access(changed, qpc, mask);
-  // To the engine, access is set once; back to reset and forth again is the same for a queue pair
-  // that has not been used yet.
+  // The engine takes access rights only once. To reset the queue pair and set them again has the
+  // same effect, because it has not been used yet.
   state.engine.modify_to_reset(named_object(call));
   state.engine.modify_to_init(named_object(call), access_of(changed.context.data(), kAccess));
   qp = changed;
@@ -215,7 +215,8 @@ void rtr2rts_qp(FirmwareState& state, Call& call) {
 }
 
 void rts2rts_qp(FirmwareState& state, Call& call) {
-  // Changes that mean nothing here; a change of access would, and the engine has no call for it.
+  // These changes have no effect here. A change of access would have one, and the engine has no
+  // call for it.
   static_cast<void>(
       begin(state, call, QpState::kRts, kAltPath | kPmState | kRnrTimeout | kLagAffinity));
 }

@@ -34,7 +34,7 @@ struct UmemPlace {
   std::uint64_t offset = 0, inside = 0, bytes = 0;
   std::uint32_t log_page = 0;
 };
-/// The objects that a queue uses: they are not destroyed while it has them.
+/// The objects that a queue uses. They cannot be destroyed while it uses them.
 class Uses {
  public:
   /// Errors: kBadResource with `check` when there is none.
@@ -43,7 +43,7 @@ class Uses {
   // Addresses of user memory. Errors: kUmem, kUmemRange.
   [[nodiscard]] std::uint8_t* queue(const FirmwareState& state, const UmemPlace& place,
                                     const char* what);
-  /// A doorbell record of 8 bytes.
+  /// Returns the address of a doorbell record of 8 bytes.
   [[nodiscard]] std::uint8_t* record(const FirmwareState& state, std::uint32_t id,
                                      std::uint64_t offset, const char* what);
 
@@ -56,7 +56,7 @@ class Uses {
 struct DevxQp {
   std::array<std::uint8_t, kQpcBytes> context{};  ///< as programmed so far
   Uses uses;
-  bool adopted = false;  ///< verbs has it, and destroys it
+  bool adopted = false;  ///< verbs has created it, and destroys it
 };
 
 struct DevxDct {
@@ -80,23 +80,25 @@ struct Call {
   std::span<std::uint8_t> out;
   const char* name = "";
 };
-/// The object number that a command names.
+/// Returns the object number that a command names.
 [[nodiscard]] inline std::uint32_t named_object(const Call& call) {
   return get(call.in.data(), object::number);
 }
 
-/// The object that a destroying command names, which is gone with it; of a kind that verbs makes,
-/// too, one of `made`. Errors: it is none of these, or a queue uses it.
+/// Removes the object that a destroying command names, and returns its number. If verbs creates
+/// objects of this kind, too, it must be one of `made`. Errors: it is not, or a queue uses it.
 [[nodiscard]] std::uint32_t take_number(FirmwareState& state, const Call& call, Resource kind,
                                         const std::map<std::uint32_t, Uses>* made = nullptr);
 
-/// Access rights by the fields of a context, and what atomics need. Errors: kAtomicMode.
+/// Returns access rights from the fields of a context, including the requirements of atomics.
+/// Errors: kAtomicMode.
 [[nodiscard]] QpInit checked_access(bool write, bool read, bool atomic, std::uint32_t mode);
 
-/// Refuses fields of features that are not there; remarks on reserved bits that are set.
+/// Refuses fields of features that are not supported; remarks on reserved bits that are set.
 void check_fields(FirmwareState& state, const Call& call, Structure structure, std::size_t offset);
 
-/// roce_cap.qp_ts_format, which ports of InfiniBand are without: queue pairs may have real time.
+/// Does the device have real time (roce_cap.qp_ts_format)? InfiniBand ports do not have this
+/// capability.
 [[nodiscard]] inline bool has_real_time(const DeviceAttributes& device) { return device.mac != 0; }
 
 using Handler = void (*)(FirmwareState&, Call&);

@@ -1,5 +1,5 @@
-// DevX calls of libmlx5.so.1: what rdma-core and the kernel do between the client and the firmware
-// (Linux drivers/infiniband/hw/mlx5/devx.c), and nothing of what the firmware does.
+// DevX calls of libmlx5.so.1. They do what rdma-core and the kernel do between the client and the
+// firmware (Linux drivers/infiniband/hw/mlx5/devx.c), and nothing that the firmware does.
 #include "transport/softnic/memory.h"
 #include "transport/softnic/verbs/objects.h"
 #include "transport/softnic/verbs/prm.h"
@@ -42,14 +42,14 @@ std::uint16_t opcode_of(const Bytes& input) {
   return static_cast<std::uint16_t>(get(input.data(), in::opcode));
 }
 
-/// A command that is known must come through the call of its class; one that is not goes to the
-/// firmware, which says so.
+/// Checks that a known command comes through the call of its class. An unknown one goes to the
+/// firmware, which refuses it.
 void check_class(const Bytes& input, CommandClass wanted) {
   const CommandClass actual = command_class(opcode_of(input));
   require_call(actual == wanted || actual == CommandClass::kUnknown, EINVAL);
 }
 
-/// Clients may leave these bits to the kernel (devx_set_umem_valid).
+/// Sets these bits, which clients may leave to the kernel (devx_set_umem_valid).
 void set_umem_valid(Bytes& input) {
   if (opcode_of(input) == kCreateCq && input.size() >= kCqcOffset + kCqcBytes + 0x10) {
     set(input.data(), create_cq_in::cq_umem_valid, 1);
@@ -64,7 +64,7 @@ void set_umem_valid(Bytes& input) {
   }
 }
 
-/// The flags that the kernel takes (devx_umem_get).
+/// Checks the flags that the kernel accepts (devx_umem_get).
 void check_umem_access(unsigned access) {
   constexpr unsigned known = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
                              IBV_ACCESS_REMOTE_READ | IBV_ACCESS_RELAXED_ORDERING;
@@ -73,10 +73,10 @@ void check_umem_access(unsigned access) {
                EINVAL);
 }
 
-/// The largest page that the kernel may choose (devx_umem_find_best_pgsize), as if the memory were
-/// of one piece to the device: where that is so depends on the machine, and clients must do with
-/// it. The kernel refuses a choice without any page up to the host's, for memory may come in such
-/// pieces (ib_umem_find_best_pgsz).
+/// Returns the largest page that the kernel may choose (devx_umem_find_best_pgsize), for memory
+/// that is contiguous for the device. Whether it is contiguous depends on the machine, and clients
+/// must work in both cases. The kernel refuses a choice without any page up to the host's page
+/// size, because memory may consist of such pages (ib_umem_find_best_pgsz).
 std::uint64_t choose_page(std::uint64_t host_page, std::uintptr_t address, std::uint64_t bytes,
                           std::uint64_t allowed) {
   allowed &= ~(kAdapterPageBytes - 1);
@@ -96,9 +96,10 @@ UarPool::Kind uar_kind(std::uint32_t flags) {
   return UarPool::Kind::kDedicated;
 }
 
-/// Errors: EREMOTEIO when the firmware refuses; `out` has its reasons. EIO when the device is gone.
+/// Errors: EREMOTEIO when the firmware refuses; then `out` has its reasons. EIO when the device is
+/// gone.
 void run(ibv_context* context, const Bytes& input, void* out, std::size_t out_bytes) {
-  // An object that a client destroys then is gone already (rdma-core libibverbs/cmd.h
+  // A destroying command succeeds then: the object is gone already (rdma-core libibverbs/cmd.h
   // verbs_is_destroy_err).
   const bool destroys = command_class(opcode_of(input)) == CommandClass::kDestroy;
   require_call(destroys || !engine_of(context).gone(), EIO);
@@ -113,7 +114,7 @@ struct Message {
   void* out;
   std::size_t out_bytes;
 };
-/// Commands to an object may name no other one (devx_is_valid_obj_id).
+/// Runs a command on an object. It may not name another object (devx_is_valid_obj_id).
 int run_on_object(ibv_context* context, std::uint32_t number, CommandClass wanted,
                   const Message& message) {
   return errno_call([&] {
@@ -164,7 +165,7 @@ int mlx5dv_devx_obj_query(mlx5dv_devx_obj* obj, const void* input, std::size_t i
                        {input, in_bytes, out, out_bytes});
 }
 
-// Those of queue pairs that verbs has made.
+// These calls are for queue pairs that verbs has created.
 int mlx5dv_devx_qp_modify(ibv_qp* qp, const void* input, std::size_t in_bytes, void* out,
                           std::size_t out_bytes) {
   return run_on_object(qp->context, qp->qp_num, CommandClass::kModify,
@@ -190,7 +191,7 @@ mlx5dv_devx_umem* mlx5dv_devx_umem_reg_ex(ibv_context* context, mlx5dv_devx_umem
   return pointer_call([&]() -> mlx5dv_devx_umem* {
     require_call(input->comp_mask == 0, EOPNOTSUPP);  // MLX5DV_UMEM_MASK_DMABUF, or newer
     require_call(input->size > 0, EINVAL);
-    // A GPU's, without a module that pins it (pin_user_pages).
+    // GPU memory is refused, as without a module that pins it (pin_user_pages).
     require_call(gpu_memory(input->addr) == nullptr, EFAULT);
     check_umem_access(input->access);
     auto umem = std::make_unique<SoftUmem>();

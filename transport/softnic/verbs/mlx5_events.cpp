@@ -37,8 +37,8 @@ struct SoftChannel {
     require_call(::pipe2(ends, O_CLOEXEC) == 0, errno);
     read_end = Fd(ends[0]);
     write_end = Fd(ends[1]);
-    require_call(::fcntl(ends[1], F_SETFL, O_NONBLOCK) == 0, errno);
-    verbs.fd = ends[0];
+    require_call(::fcntl(write_end.get(), F_SETFL, O_NONBLOCK) == 0, errno);
+    verbs.fd = read_end.get();
     listener = engine.listen([this](const DeviceEvent& event) { take(event); });
   }
   ~SoftChannel() { engine.ignore_events(listener); }
@@ -92,7 +92,7 @@ int mlx5dv_devx_subscribe_devx_event(mlx5dv_devx_event_channel* channel, mlx5dv_
   });
 }
 
-// Blocks as long as nothing happens, unless the client has made the descriptor non-blocking.
+// It blocks until something happens, unless the client has made the descriptor non-blocking.
 ssize_t mlx5dv_devx_get_event(mlx5dv_devx_event_channel* channel,
                               mlx5dv_devx_async_event_hdr* header, std::size_t bytes) {
   if (bytes < sizeof(header->cookie)) {

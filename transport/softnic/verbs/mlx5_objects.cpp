@@ -104,15 +104,15 @@ ibv_context* mlx5dv_open_device(ibv_device* device, mlx5dv_context_attr* attribu
 }
 
 int mlx5dv_query_device(ibv_context*, mlx5dv_context* out) {
-  // Only these: a client built with older headers has a shorter structure, and comp_mask says what
-  // is filled in beyond them: nothing.
+  // Only these members are set: a client that was built with older headers has a shorter structure.
+  // comp_mask says that nothing is set beyond them.
   out->version = 0;
   out->flags = MLX5DV_CONTEXT_FLAGS_CQE_V1;
   out->comp_mask = 0;
   return 0;
 }
 
-// A queue pair for dynamic connections, or one without anything particular of mlx5.
+// Creates a queue pair for dynamic connections, or one without special features of mlx5.
 ibv_qp* mlx5dv_create_qp(ibv_context* context, ibv_qp_init_attr_ex* wanted,
                          mlx5dv_qp_init_attr* special) {
   if (special != nullptr && (special->comp_mask & MLX5DV_QP_INIT_ATTR_MASK_DC) != 0)
@@ -124,7 +124,8 @@ ibv_qp* mlx5dv_create_qp(ibv_context* context, ibv_qp_init_attr_ex* wanted,
   return context_of(context).verbs.create_qp_ex(context, wanted);
 }
 
-// 128 bytes: the entry as in a queue of 64 is their second half, and the first one stays unused.
+// Entries may have 128 bytes: their second half is the entry as in a queue of 64, and the first
+// half is not used.
 ibv_cq_ex* mlx5dv_create_cq(ibv_context* context, ibv_cq_init_attr_ex* wanted,
                             mlx5dv_cq_init_attr* special) {
   std::uint32_t bytes = kCqeBytes;

@@ -12,7 +12,8 @@
 namespace gshmem::soft {
 namespace {
 
-/// Destroys all of a kind; what the engine says about one must not keep the others alive.
+/// Destroys all objects of a kind. If the engine refuses one, the others are destroyed
+/// nevertheless.
 template <class Destroy>
 void destroy_all(Resources& resources, Resource kind, Destroy destroy) {
   for (const std::uint32_t number : resources.take(kind)) {
@@ -24,7 +25,7 @@ void destroy_all(Resources& resources, Resource kind, Destroy destroy) {
   }
 }
 
-/// With the engine's lock and the context's.
+/// Requires the engine's lock and the context's.
 void tell_channel(SoftCq& cq) {
   auto* channel = reinterpret_cast<SoftCompChannel*>(cq.verbs.channel);
   const std::lock_guard lock(channel->mutex);
@@ -50,7 +51,7 @@ ContextState::ContextState(Engine& of) : engine(of), uars(of, resources), firmwa
   listener = engine.listen([this](const DeviceEvent& event) { take(event); });
 }
 
-/// Takes events of the port and of verbs objects; those of DevX come by its event channels.
+/// Receives events of the port and of verbs objects. Events of DevX come by its event channels.
 void ContextState::take(const DeviceEvent& event) {
   const std::lock_guard lock(mutex);
   const auto qp = qps.find(event.number);

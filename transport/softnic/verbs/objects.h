@@ -1,6 +1,6 @@
-// The objects that the pointers of verbs clients lead to, as both libraries see them: each begins
-// with the public structure of <infiniband/verbs.h>, whose `handle` is the engine's number. Both
-// libraries are built together; a client sees the public part only.
+// The objects to which the pointers of verbs clients point. Each begins with the public structure
+// of <infiniband/verbs.h>, whose `handle` is the engine's number. Both libraries use them and are
+// built together; a client sees the public part only.
 #pragma once
 
 #include "transport/softnic/engine.h"
@@ -40,7 +40,7 @@ inline constexpr std::uint16_t kCreateCq = 0x400, kCreateQp = 0x500, kCreateDct 
                                kCreateRmp = 0x90c;
 /// Offset of the register in a UAR page (MLX5_BF_OFFSET in rdma-core).
 inline constexpr std::size_t kRegisterOffset = 0x800;
-/// Pieces of a work request, at most.
+/// The maximum number of pieces of a work request.
 inline constexpr std::size_t kMaxPieces = 30;
 inline constexpr std::uint32_t kCqeBytes = 64, kLongCqeBytes = 128;
 
@@ -59,7 +59,7 @@ struct ContextState {
   Fd events_read, events_write;  ///< a pipe of ibv_async_event
   int listener = 0;
 
-  /// Objects of verbs by number, for completions and events to find.
+  /// Objects of verbs by number: completions and events find them here.
   std::mutex mutex;
   std::map<std::uint32_t, SoftQp*> qps;
   std::map<std::uint32_t, SoftCq*> cqs;
@@ -68,7 +68,7 @@ struct ContextState {
   void take(const DeviceEvent& event);
 };
 
-/// The result of ibv_open_device points at verbs.context.
+/// A context. The result of ibv_open_device points at verbs.context.
 struct SoftContext {
   verbs_context verbs;  ///< first, so that the address of the context gives that of the whole
   ContextState* state;
@@ -110,7 +110,7 @@ struct SoftMr {
   ibv_mr verbs;
   Resources::Use pd;
 };
-/// Where completion queues tell that something has come: an eventfd that counts what `waiting` has.
+/// A completion channel: an eventfd that counts the completion queues in `waiting`.
 struct SoftCompChannel {
   ibv_comp_channel verbs;
   Fd events;
@@ -176,13 +176,13 @@ struct SoftAh {
   Resources::Use pd;
 };
 
-/// The whole of which `verbs` is the public part.
+/// Returns the object whose public part is `verbs`.
 template <class Soft, class Verbs>
 Soft* whole(Verbs* verbs) {
   return reinterpret_cast<Soft*>(verbs);
 }
 
-/// errno of a command status: Linux drivers/net/ethernet/mellanox/mlx5/core/cmd.c.
+/// Returns the errno for a command status: Linux drivers/net/ethernet/mellanox/mlx5/core/cmd.c.
 [[nodiscard]] int errno_of(std::uint8_t status);
 
 /// Thrown where a call has to fail with this errno.
@@ -200,7 +200,7 @@ inline void require_call(bool ok, int code) {
   return used;
 }
 
-/// Body of a call that returns an errno value.
+/// Runs the body of a call that returns an errno value.
 template <class Body>
 int errno_call(Body&& body) noexcept {
   try {
@@ -214,7 +214,7 @@ int errno_call(Body&& body) noexcept {
     return ENOMEM;
   }
 }
-/// Body of a call that returns a pointer, or nullptr with errno.
+/// Runs the body of a call that returns a pointer, or nullptr with errno.
 template <class Body>
 auto pointer_call(Body&& body) noexcept -> decltype(body()) {
   decltype(body()) result = nullptr;

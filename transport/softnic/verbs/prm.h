@@ -1,7 +1,8 @@
-// Fields of PRM structures by name, for the firmware: `get(bytes, qpc::mtu)`. Field names are the
-// PRM's, one namespace per structure, so that a reader can look them up. Nothing is shared with the
-// client's encoder (transport/nic/mlx5): an error of one side must show at the other. Bounds are
-// the caller's affair: the dispatcher has checked the length of the whole command.
+// Fields of PRM structures by name, for the firmware: `get(bytes, qpc::mtu)`. Field names are those
+// of the PRM, with one namespace per structure, so that a reader can look them up. Nothing is
+// shared with the client's encoder (transport/nic/mlx5), so that an error of one side is visible at
+// the other. Bounds are not checked here: the dispatcher has checked the length of the whole
+// command.
 #pragma once
 
 #include <cstddef>
@@ -36,9 +37,9 @@ enum class FieldRule : std::uint8_t { kUsed, kIgnored, kZero };
 /// Bytes of the structures that the firmware walks as a whole.
 inline constexpr std::size_t kCqcBytes = 0x40, kQpcBytes = 0xe8, kAdsBytes = 0x2c, kWqBytes = 0xc0,
                              kDctcBytes = 0x40;
-/// Their places: cqc in create_cq_in, dctc in the input of CREATE_DCT and the output of QUERY_DCT;
-/// qpc in create_qp_in, in every command that modifies a queue pair and in query_qp_out; the
-/// primary path in qpc.
+/// Offsets of these structures: cqc in create_cq_in, dctc in the input of CREATE_DCT and the output
+/// of QUERY_DCT. qpc is in create_qp_in, in every command that modifies a queue pair and in
+/// query_qp_out. The primary path is in qpc.
 inline constexpr std::size_t kCqcOffset = 0x10, kDctcOffset = 0x10, kQpcOffset = 0x18,
                              kPathOffset = 0x18;
 /// Bytes of the capabilities of one type.
@@ -81,9 +82,9 @@ constexpr void set(std::uint8_t* structure, Field field, std::uint32_t value) {
 /// A structure's name, for the checks below.
 enum class Structure : std::uint8_t { kCqc, kQpc, kAds, kWq, kDctc, kOther };
 
-/// First field of `structure` that must be zero and is not; nullptr when there is none.
+/// Returns the first field of `structure` that must be zero and is not; nullptr when there is none.
 [[nodiscard]] const char* nonzero_field(Structure structure, const std::uint8_t* bytes);
-/// First byte (of a 32-bit word) with a reserved bit set, or -1.
+/// Returns the first byte (of a 32-bit word) with a reserved bit set, or -1.
 [[nodiscard]] int reserved_bits(Structure structure, const std::uint8_t* bytes);
 
 }  // namespace gshmem::soft

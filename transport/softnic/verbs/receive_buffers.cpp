@@ -23,7 +23,8 @@ void ReceiveBuffers::reset() {
   last_free_ = count - 1;
 }
 
-/// Data segments; one without a valid key ends them where there is room for more.
+/// Writes the data segments of an entry. One without a valid key ends the list if there is room for
+/// more.
 void ReceiveBuffers::write(std::uint32_t index, const ibv_recv_wr& request) {
   auto* segment = reinterpret_cast<mlx5_wqe_data_seg*>(
       entry(index) + (shape_.list ? sizeof(mlx5_wqe_srq_next_seg) : 0));

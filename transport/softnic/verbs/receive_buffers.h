@@ -1,5 +1,6 @@
-// Receives that a client of verbs has posted, of a queue pair or shared by several: entries in the
-// formats of <infiniband/mlx5dv.h>, and whose completion an entry's is. Threads: any.
+// Receives that a client of verbs has posted, for a queue pair or for several that share them. It
+// writes entries in the formats of <infiniband/mlx5dv.h>, and finds the request of a completed
+// entry. Threads: any.
 #pragma once
 
 #include <infiniband/mlx5dv.h>
@@ -23,12 +24,13 @@ class ReceiveBuffers {
     bool list = false;  ///< shared: an entry begins with the index of the one after it
   };
   void open(const Shape& shape);
-  /// Nothing is posted.
+  /// Clears the queue: nothing is posted.
   void reset();
 
   /// Errors: EINVAL, ENOMEM; `*bad` is the first that is not posted.
   int post(ibv_recv_wr* request, ibv_recv_wr** bad);
-  /// Whose completion names entry `index`: it can be used again.
+  /// Returns the id of the request in entry `index`, which has completed. The entry can be used
+  /// again.
   [[nodiscard]] std::uint64_t complete(std::uint16_t index);
 
  private:

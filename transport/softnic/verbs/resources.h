@@ -1,6 +1,7 @@
-// Numbers that a context's client has been given by the engine: which exist, and which of them
-// objects use. Both libraries work on the one of the context, so that a DevX command can name an
-// object made by verbs. It is not destroyed while that lasts. Threads: any.
+// The numbers that the engine has given to a context's client: which objects exist, and which of
+// them others use. Both libraries work on the one of the context, so that a DevX command can name
+// an object that verbs has created. An object cannot be destroyed while another one uses it.
+// Threads: any.
 #pragma once
 
 #include <cstdint>
@@ -12,21 +13,22 @@
 
 namespace gshmem::soft {
 
-/// In the order in which a closing context destroys them; user memory is the firmware's.
+/// The kinds are in the order in which a closing context destroys them. User memory belongs to the
+/// firmware.
 enum class Resource : std::uint8_t { kQp, kDct, kCq, kSrq, kRegion, kUar, kPd, kUmem };
 
 class Resources {
  public:
   enum class Removal { kRemoved, kUnknown, kBusy };
-  /// Kept by an object for as long as it uses another one.
+  /// An object keeps it for as long as it uses another object.
   using Use = std::shared_ptr<const void>;
 
   void add(Resource kind, std::uint32_t number);
-  /// Null when it does not exist.
+  /// Returns null when the object does not exist.
   [[nodiscard]] Use use(Resource kind, std::uint32_t number) const;
-  /// Forgets it unless an object uses it.
+  /// Removes the object unless another one uses it.
   [[nodiscard]] Removal remove(Resource kind, std::uint32_t number);
-  /// All of a kind, forgotten whether used or not.
+  /// Removes all objects of a kind, whether used or not, and returns their numbers.
   [[nodiscard]] std::vector<std::uint32_t> take(Resource kind);
 
  private:

@@ -32,7 +32,7 @@ void SendQueue::reset() {
   done_.store(0, std::memory_order_relaxed);  // the queue pair is at rest
 }
 
-/// The next segment of the entry, all zero.
+/// Returns the next segment of the entry, all zero.
 template <class Segment>
 Segment* SendQueue::add() {
   static_assert(sizeof(Segment) % kUnitBytes == 0);

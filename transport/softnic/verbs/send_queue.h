@@ -1,6 +1,6 @@
-// The send queue of a queue pair that verbs has created. Builds work queue entries in the formats
-// of <infiniband/mlx5dv.h>, as rdma-core's provider does for its programs, and finds the request
-// that a completion is of. One thread at a time posts (lock()); completions may come beside it.
+// The send queue of a queue pair that verbs has created. It builds work queue entries in the
+// formats of <infiniband/mlx5dv.h>, as rdma-core's provider does, and finds the request of a
+// completion. One thread at a time posts (lock()); completions may be processed at the same time.
 #pragma once
 
 #include <infiniband/mlx5dv.h>
@@ -28,15 +28,15 @@ class SendQueue {
     bool addressed = false;  ///< each entry has an address vector
   };
   void open(const Shape& shape);
-  /// The queue pair starts anew: nothing is posted.
+  /// Clears the queue: nothing is posted.
   void reset();
 
   void lock() { mutex_.lock(); }
   void unlock() { mutex_.unlock(); }
 
-  // A request is header(), what belongs to its operation, then pieces() or inlined(). An address,
-  // if there is one, comes before or after its data. The first error stays until the end of the
-  // batch, and keeps what follows out.
+  // A request is header(), the segments of its operation, then pieces() or inlined(). An address,
+  // if there is one, comes before or after its data. The first error is kept until the end of the
+  // batch, and requests after it are not added.
   void header(std::uint8_t opcode, std::uint64_t id, unsigned flags, __be32 immediate = 0);
   void remote(std::uint64_t address, std::uint32_t key);
   /// For a datagram.
@@ -51,12 +51,13 @@ class SendQueue {
   [[nodiscard]] int error() const { return error_; }
   [[nodiscard]] bool addressed() const { return shape_.addressed; }
 
-  // End of a batch: all requests without an error are rung, or none; then returns the error.
+  // These calls end a batch. The second one rings all requests if there was no error, or none. It
+  // returns the error.
   void ring();
   int ring_all_or_none();
   void abandon();
 
-  /// Whose completion names entry `index` (modulo 2^16); it and all before it are done.
+  /// Returns the id of the request in entry `index` (modulo 2^16). It and all before it are done.
   [[nodiscard]] std::uint64_t complete(std::uint16_t index);
 
  private:

@@ -1,7 +1,7 @@
-// Calls of rdma-core that the doubles do not have. They exist, so that programs which import them
-// start; who calls one gets EOPNOTSUPP and a line that names it. Included by the files that
-// symbols.cmake makes from *.symbols, which know no types of these calls: the value of one of any
-// type is in the register of a long.
+// Calls of rdma-core that the soft NIC's libraries do not support. They exist, so that programs
+// which import them can start. A call returns EOPNOTSUPP and logs a line that names it. Included by
+// the files that symbols.cmake makes from *.symbols, which do not know the types of these calls: a
+// result of any type is in the register of a long.
 #pragma once
 
 #include "host/base/log.h"

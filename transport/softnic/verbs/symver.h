@@ -2,9 +2,9 @@
 // symver, hence the assembler directive.
 #pragma once
 
-/// `function` is exported as `name@version`, for programs linked when that was the newest.
+/// Exports `function` as `name@version`, for programs that were linked when that was the newest.
 #define GSHNIC_OLD_VERSION(function, name, version) \
   __asm__(".symver " #function "," #name "@" version)
-/// `function` is what programs linked today get.
+/// Exports `function` as the version that programs linked today get.
 #define GSHNIC_DEFAULT_VERSION(function, name, version) \
   __asm__(".symver " #function "," #name "@@" version)

@@ -16,7 +16,7 @@ void UarPool::add_page(Kind kind) {
   void* page = nullptr;
   const std::uint32_t first = engine_.create_uar(&page, uars);
   // The register of queue pairs without a doorbell record is one of a UAR. As a word of memory it
-  // keeps the last store, and nothing else tells of the others: so one client has it.
+  // keeps only the last store, and other stores are lost. So it has one user only.
   const std::size_t count = engine_.device().profile.no_record ? 1
                             : kind == Kind::kDedicated         ? 4
                                                                : 2;

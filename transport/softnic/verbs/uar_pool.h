@@ -1,5 +1,5 @@
-// Doorbell registers as rdma-core hands them out: those of a page of the host are given away one by
-// one, and a page stays until the context closes. Owned by a context. Threads: any.
+// Doorbell registers, assigned as rdma-core does. The registers of a page of the host are assigned
+// one by one, and a page stays until the context closes. Owned by a context. Threads: any.
 #pragma once
 
 #include "transport/softnic/engine.h"
@@ -21,15 +21,15 @@ struct DoorbellRegister {
 
 class UarPool {
  public:
-  /// MLX5DV_UAR_ALLOC_TYPE_*: two BlueFlame windows in a UAR, one register for all that want no
-  /// window, or four registers of 8 bytes in a UAR.
+  /// MLX5DV_UAR_ALLOC_TYPE_*: two BlueFlame windows in a UAR; one register for all users that need
+  /// no window; or four registers of 8 bytes in a UAR.
   enum class Kind : std::uint8_t { kBlueFlame, kShared, kDedicated };
 
   UarPool(Engine& engine, Resources& resources) : engine_(engine), resources_(resources) {}
 
   /// Errors: EngineError when there is no memory for a page.
   [[nodiscard]] DoorbellRegister take(Kind kind);
-  /// The next taker gets it, whatever the old one still does with it.
+  /// Returns a register. The next caller of take() gets it, even if the old user still uses it.
   void give_back(Kind kind, const DoorbellRegister& one);
 
  private:

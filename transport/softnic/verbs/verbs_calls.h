@@ -25,21 +25,22 @@ int get_srq_number(ibv_srq* srq, std::uint32_t* number);
 ibv_cq_ex* create_cq(ibv_context* context, const ibv_cq_init_attr_ex& wanted,
                      std::uint32_t entry_bytes);
 ibv_qp* create_qp_ex(ibv_context* context, ibv_qp_init_attr_ex* attributes);
-/// Fills `init` with the actual sizes.
+/// Creates a queue pair. Stores the actual sizes in `init`.
 SoftQp* create_queue_pair(ibv_pd* pd, ibv_qp_init_attr& init, Service service);
-/// Objects that `init` names are kept as long. Errors: EINVAL where one is no more.
+/// Keeps the objects that `init` names as long as the result. Errors: EINVAL if one does not exist
+/// any more.
 std::vector<Resources::Use> use_all(const ibv_pd& pd, const ibv_qp_init_attr& init);
-/// The part of it that a client sees.
+/// Fills in the part of the queue pair that a client sees.
 void publish_qp(ibv_qp& verbs, ibv_pd* pd, const ibv_qp_init_attr& init);
 /// Errors: EINVAL.
 void check_values(const ibv_qp_attr& attr, int mask);
 void take_values(ibv_qp_attr& kept, const ibv_qp_attr& given, int mask);
 [[nodiscard]] QpInit access_of(unsigned flags);
-/// A queue pair of mlx5dv_create_qp for dynamic connections (verbs_dc.cpp).
+/// Creates a queue pair of mlx5dv_create_qp for dynamic connections (verbs_dc.cpp).
 ibv_qp* create_dc(ibv_qp_init_attr_ex& wanted, const mlx5dv_qp_init_attr& special);
 void modify_target(SoftQp& qp, const ibv_qp_attr& attr, int mask);
 void destroy_target(SoftQp& qp);
-/// Whether the queue pair takes requests of a kind that needs state `least`.
+/// Does the queue pair take requests of a kind that needs state `least`?
 [[nodiscard]] bool may_post(const ibv_qp& qp, QpState least);
 int post_send(ibv_qp* qp, ibv_send_wr* request, ibv_send_wr** bad);
 int poll_cq(ibv_cq* cq, int entries, ibv_wc* completions);
@@ -51,10 +52,10 @@ inline constexpr std::uint64_t kSendCalls =
     IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD;
 void fill_send_calls(ibv_qp_ex& qp);
 void fill_poll_calls(ibv_cq_ex& cq);
-/// Drops the completions of a queue pair that goes away or starts anew.
+/// Drops the completions of a queue pair that is destroyed or reset.
 void forget_completions(ibv_cq* cq, std::uint32_t number);
 
-/// State of verbs objects for the waits of their clients.
+/// Initializes the state of verbs objects by which their clients wait.
 template <class Verbs>
 void init_waiting(Verbs& object) {
   pthread_mutex_init(&object.mutex, nullptr);
@@ -69,7 +70,7 @@ void destroy_waiting(Verbs& object) {
 /// Size of a work request's piece, in bytes; buffers of a queue.
 inline constexpr std::uint32_t kPieceBytes = 16, kMaxReceives = 1 << 15;
 
-/// The ports, GIDs and partition keys of a device that has one of each.
+/// The number of the only port, which has one partition key.
 inline constexpr std::uint8_t kPort = 1;
 
 }  // namespace gshmem::soft

@@ -21,7 +21,7 @@ SoftCompChannel* channel_of(const ibv_cq* cq) {
   return reinterpret_cast<SoftCompChannel*>(cq->channel);
 }
 
-/// Follows rdma-core: destroyed only when the events that its client has got are acknowledged.
+/// Waits, as rdma-core does, until the client has acknowledged the events that it has got.
 bool wait_for_acks(SoftCq& cq) {
   timespec deadline{};
   ::clock_gettime(CLOCK_REALTIME, &deadline);
@@ -35,7 +35,7 @@ bool wait_for_acks(SoftCq& cq) {
   return code == 0;
 }
 
-/// Events that nobody has got go with the queue.
+/// Drops the events of the queue that the client has not read.
 void leave_channel(SoftCq& cq) {
   SoftCompChannel* channel = channel_of(ibv_cq_ex_to_cq(&cq.verbs));
   if (channel == nullptr) return;
@@ -44,7 +44,7 @@ void leave_channel(SoftCq& cq) {
   --channel->verbs.refcnt;
 }
 
-/// Flags and what a completion tells that this NIC does not have are refused.
+/// Refuses flags and completion fields that this NIC does not support.
 void check_wanted(const ibv_cq_init_attr_ex& wanted) {
   constexpr std::uint32_t known = IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD;
   constexpr std::uint32_t known_flags =
@@ -170,8 +170,8 @@ int ibv_destroy_comp_channel(ibv_comp_channel* verbs) {
   return 0;
 }
 
-// Blocks until there is one, unless the client has made the descriptor non-blocking. A count whose
-// queue is gone is passed over.
+// It blocks until there is an event, unless the client has made the descriptor non-blocking. An
+// event whose queue is gone is skipped.
 int ibv_get_cq_event(ibv_comp_channel* verbs, ibv_cq** out, void** cq_context) {
   auto* channel = reinterpret_cast<SoftCompChannel*>(verbs);
   for (;;) {

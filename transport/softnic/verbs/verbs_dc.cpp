@@ -1,5 +1,5 @@
 // Dynamic connections of mlx5dv_create_qp: initiators, which are queue pairs, and targets, which
-// the card has from the state RTR on (Linux drivers/infiniband/hw/mlx5/qp.c, mlx5_ib_modify_dct).
+// the card creates in the state RTR (Linux drivers/infiniband/hw/mlx5/qp.c, mlx5_ib_modify_dct).
 #include "transport/softnic/verbs/addresses.h"
 #include "transport/softnic/verbs/verbs_calls.h"
 
@@ -10,7 +10,7 @@ void set_target(mlx5dv_qp_ex* mlx5, ibv_ah* ah, std::uint32_t number, std::uint6
   whole<InitiatorCalls>(mlx5)->qp->send.to_target(whole<SoftAh>(ah)->vector, number, key);
 }
 
-/// There are no streams, so that all are one.
+/// Sets the target, and ignores the stream: streams are not supported.
 void set_target_stream(mlx5dv_qp_ex* mlx5, ibv_ah* ah, std::uint32_t number, std::uint64_t key,
                        std::uint16_t) {
   set_target(mlx5, ah, number, key);
@@ -50,7 +50,7 @@ SoftQp* create_target(ibv_qp_init_attr_ex& wanted, const mlx5dv_qp_init_attr& sp
   return qp.release();
 }
 
-/// The card makes it.
+/// Lets the card create the target.
 void make_ready(SoftQp& qp, const ibv_qp_attr& attr) {
   ibv_qp& verbs = qp.verbs.qp_base;
   ContextState& state = state_of(verbs.context);

@@ -39,7 +39,7 @@ std::vector<ibv_device>& devices() {
   return all;
 }
 
-/// Its number, or -1.
+/// Returns the number of the device, or -1.
 int index_of(const ibv_device* device) {
   for (std::size_t i = 0; i < devices().size(); ++i) {
     if (device == &devices()[i]) return static_cast<int>(i);
@@ -47,7 +47,7 @@ int index_of(const ibv_device* device) {
   return -1;
 }
 
-/// Calls that inline functions of verbs.h make without asking whether they are there.
+/// Sets calls that inline functions of verbs.h make without a check whether they exist.
 void fill_operations(ibv_context_ops& ops) {
   ops.dealloc_mw = [](ibv_mw*) { return EOPNOTSUPP; };
   ops.bind_mw = [](ibv_qp*, ibv_mw*, ibv_mw_bind*) { return EOPNOTSUPP; };
@@ -167,7 +167,7 @@ int ibv_read_sysfs_file(const char* folder, const char* name, char* text, std::s
   return static_cast<int>(length);
 }
 
-// No page of a process is pinned: a fork needs no care.
+// No page of a process is pinned, so these calls have nothing to do.
 int ibv_dontfork_range(void*, std::size_t) { return 0; }
 int ibv_dofork_range(void*, std::size_t) { return 0; }
 int ibv_fork_init(void) { return 0; }

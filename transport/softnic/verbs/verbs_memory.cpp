@@ -4,14 +4,14 @@
 namespace gshmem::soft {
 namespace {
 
-/// The protection domain that `pd` is or stands for.
+/// Returns the protection domain that `pd` is, or the one of a parent domain.
 ibv_pd* own_pd(ibv_pd* pd) {
   ibv_pd* parent = whole<SoftPd>(pd)->parent;
   return parent != nullptr ? parent : pd;
 }
 
-/// Flags the engine is told about. The kernel refuses what it does not know, except the optional
-/// ones (Linux include/rdma/ib_verbs.h, ib_check_mr_access); the rest of its rules is the engine's.
+/// Returns the flags for the engine. The kernel refuses unknown flags, except optional ones (Linux
+/// include/rdma/ib_verbs.h, ib_check_mr_access). The engine checks its other rules.
 std::uint32_t check_access(unsigned access) {
   constexpr unsigned harmless = IBV_ACCESS_MW_BIND | IBV_ACCESS_HUGETLB;
   constexpr unsigned known = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
@@ -46,7 +46,7 @@ ibv_mr* register_region(ibv_pd* pd, void* address, std::size_t bytes, std::uint6
 ibv_pd* alloc_parent_domain(ibv_context* context, ibv_parent_domain_init_attr* attributes) {
   return pointer_call([&] {
     constexpr std::uint32_t known = IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT;
-    // Own allocators for queues would have to be called, which they are not.
+    // Own allocators for queues are refused, because they would not be called.
     require_call((attributes->comp_mask & ~known) == 0, EOPNOTSUPP);
     require_call(attributes->pd != nullptr && attributes->td == nullptr, EINVAL);
     ibv_pd* parent = own_pd(attributes->pd);

@@ -1,5 +1,5 @@
-// Completions of queue pairs that verbs has created, as their clients poll them: entries as the
-// engine writes them, told as ibv_wc.
+// Completions of queue pairs that verbs has created, as their clients poll them. It converts the
+// entries of the engine to ibv_wc.
 #include "transport/softnic/verbs/verbs_calls.h"
 
 #include <endian.h>
@@ -74,7 +74,7 @@ void tell_receive(const mlx5_cqe64& entry, unsigned opcode, ibv_wc& out) {
   out.imm_data = entry.imm_inval_pkey;
 }
 
-/// Whose completion it is, by the queue that the entry is of.
+/// Returns the id of the request, and removes it from the queue to which the entry belongs.
 std::uint64_t take_id(SoftQp& qp, const mlx5_cqe64& entry, unsigned opcode) {
   const std::uint16_t index = be16toh(entry.wqe_counter);
   if (opcode == MLX5_CQE_REQ || opcode == MLX5_CQE_REQ_ERR) return qp.send.complete(index);
@@ -88,7 +88,7 @@ void tell_error(const mlx5_cqe64& entry, ibv_wc& out) {
   out.vendor_err = error.vendor_err_synd;
 }
 
-/// The entry that comes next, or nullptr when it is not there yet.
+/// Returns the next entry, or nullptr when it has not been written yet.
 const mlx5_cqe64* next_entry(SoftCq& cq) {
   const std::uint32_t slot = cq.consumer & ((1u << cq.log_entries) - 1);
   auto* end = static_cast<char*>(cq.memory.entries()) + std::size_t{slot + 1} * cq.entry_bytes;
@@ -104,7 +104,7 @@ const mlx5_cqe64* next_entry(SoftCq& cq) {
   return entry;
 }
 
-/// False: there is none. Entries of queue pairs that are gone are passed over.
+/// Returns false if there is none. Entries of queue pairs that are gone are skipped.
 bool next_completion(SoftCq& cq, ibv_wc& out) {
   ContextState& state = state_of(cq.verbs.context);
   while (const mlx5_cqe64* entry = next_entry(cq)) {
@@ -128,7 +128,7 @@ bool next_completion(SoftCq& cq, ibv_wc& out) {
   return false;
 }
 
-/// The engine may write over what was polled.
+/// Stores the consumer index, so that the engine may overwrite polled entries.
 void store_consumer(const SoftCq& cq) {
   // Pairs with the engine's acquire.
   __atomic_store_n(cq.memory.record(), htobe32(cq.consumer & 0xffffff), __ATOMIC_RELEASE);
@@ -149,7 +149,7 @@ void end_poll(ibv_cq_ex* verbs) {
   of(verbs).mutex.unlock();
 }
 
-/// Also without a completion: then there is no end_poll.
+/// Starts to poll. Without a completion it calls end_poll itself, and the client must not.
 int start_poll(ibv_cq_ex* verbs, ibv_poll_cq_attr* attributes) {
   if (attributes->comp_mask != 0) return EINVAL;
   of(verbs).mutex.lock();
@@ -166,7 +166,8 @@ int poll_cq(ibv_cq* verbs, int entries, ibv_wc* completions) {
   int count = 0;
   while (count < entries && next_completion(*cq, completions[count])) ++count;
   store_consumer(*cq);
-  // This NIC is a thread: a client that spins here keeps it from its core where there are few.
+  // This NIC is a thread. If there are few cores, a client that spins here would keep its core from
+  // it.
   if (count == 0) ::sched_yield();
   return count;
 }

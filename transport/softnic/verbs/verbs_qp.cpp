@@ -1,5 +1,5 @@
-// Queue pairs made by verbs: connections, datagrams and DC initiators, moved from state to state
-// with the attributes that InfiniBand requires of each transition.
+// Queue pairs that verbs creates: connections, datagrams and DC initiators. They change their state
+// with the attributes that InfiniBand requires for each transition.
 #include "transport/softnic/verbs/addresses.h"
 #include "transport/softnic/verbs/verbs_calls.h"
 
@@ -19,8 +19,8 @@ Service service_of(ibv_qp_type type) {
   return Service::kReliable;
 }
 
-/// Segments before the elements or inline data: control, then an address vector, or remote address
-/// and atomic, or all.
+/// Returns the bytes of the segments before the elements or inline data: control, then an address
+/// vector, or remote address and atomic, or all of these.
 std::uint32_t fixed_bytes(Service service) {
   constexpr std::uint32_t kControl = 16, kVector = 48, kRemoteAndAtomic = 32;
   if (service == Service::kDatagram) return kControl + kVector;
@@ -28,8 +28,9 @@ std::uint32_t fixed_bytes(Service service) {
 }
 constexpr std::uint32_t kPsnMask = 0xffffff;
 
-/// Attributes that must be there, and those that may: Linux drivers/infiniband/core/verbs.c,
-/// qp_state_table for connections and datagrams (InfiniBand, section 11.2.4.2).
+/// The attributes that are required and those that are allowed: Linux
+/// drivers/infiniband/core/verbs.c, qp_state_table for connections and datagrams (InfiniBand,
+/// section 11.2.4.2).
 struct Transition {
   Service service;
   ibv_qp_state from, to;
@@ -66,16 +67,16 @@ constexpr Transition kTransitions[] = {
      IBV_QP_MIN_RNR_TIMER},
 };
 
-/// Entries of 64 bytes that one work request can take: control and remote segments, then elements
-/// or inline data (rdma-core providers/mlx5/verbs.c, mlx5_calc_send_wqe).
+/// Returns how many entries of 64 bytes one work request can take: control and remote segments,
+/// then elements or inline data (rdma-core providers/mlx5/verbs.c, mlx5_calc_send_wqe).
 std::uint32_t entries_per_request(const ibv_qp_cap& cap, std::uint32_t fixed) {
   const std::uint32_t elements = cap.max_send_sge * 16;
   const std::uint32_t inlined = (cap.max_inline_data + kInlineHeader + 15) / 16 * 16;
   return (fixed + std::max(elements, inlined) + kEntryBytes - 1) / kEntryBytes;
 }
 
-/// Inline data that such a request has room for: it may be more than was asked for (mlx5_create_qp
-/// there).
+/// Returns how much inline data such a request can have. It may be more than was requested
+/// (rdma-core, mlx5_create_qp).
 std::uint32_t inline_room(std::uint32_t entries, std::uint32_t fixed) {
   return std::min(entries * kEntryBytes - fixed - kInlineHeader, kMaxInline);
 }
@@ -109,7 +110,7 @@ void to_rts(Engine& engine, std::uint32_t number, const ibv_qp_attr& attr, int m
   engine.modify_to_rts(number, rts);
 }
 
-/// Moves one for datagrams, which has no peer.
+/// Changes the state of a queue pair for datagrams, which has no peer.
 void move_datagrams(Engine& engine, std::uint32_t number, const ibv_qp_attr& attr, int mask) {
   if (attr.qp_state == IBV_QPS_INIT) engine.modify_to_init(number, {});
   if ((mask & IBV_QP_QKEY) != 0) engine.set_key(number, attr.qkey);
@@ -152,7 +153,7 @@ ibv_qp_state state_now(const ibv_qp* qp) {
   return IBV_QPS_ERR;
 }
 
-/// After reset: nothing of before is posted or will be polled.
+/// Clears a queue pair after reset: earlier requests and completions are dropped.
 void start_anew(SoftQp& qp) {
   forget_completions(qp.init.send_cq, qp.verbs.qp_base.qp_num);
   forget_completions(qp.init.recv_cq, qp.verbs.qp_base.qp_num);
@@ -204,7 +205,7 @@ struct ReceiveShape {
   std::uint32_t log_entries = 0, log_entry_bytes = 0;
   std::size_t bytes = 0;  ///< 0: there is none
 };
-/// The receive queue of a queue pair; empty without one.
+/// Returns the shape of the receive queue of a queue pair; empty without one.
 ReceiveShape receive_shape(const ibv_qp_init_attr& init) {
   if (init.srq != nullptr || init.cap.max_recv_wr == 0) return {};
   require_call(init.cap.max_recv_wr <= kMaxReceives && init.cap.max_recv_sge <= kMaxPieces, EINVAL);

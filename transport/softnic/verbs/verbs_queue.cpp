@@ -76,8 +76,8 @@ int ibv_query_srq(ibv_srq* srq, ibv_srq_attr* out) {
   return 0;
 }
 
-// Clients leave parts of the attributes unset, which the vector then repeats: only the port is
-// looked at.
+// Only the port is checked: clients leave parts of the attributes unset, and the vector repeats
+// them.
 ibv_ah* ibv_create_ah(ibv_pd* pd, ibv_ah_attr* attributes) {
   return pointer_call([&] {
     require_call(attributes->port_num == kPort, EINVAL);

@@ -93,7 +93,7 @@ const char* ibv_port_state_str(ibv_port_state state) { return name_of(kPortState
 const char* ibv_event_type_str(ibv_event_type event) { return name_of(kEvents, event); }
 const char* ibv_wc_status_str(ibv_wc_status status) { return name_of(kCompletions, status); }
 
-// Blocks as on a device where nothing happens, unless the client has made async_fd non-blocking.
+// It blocks until something happens, unless the client has made async_fd non-blocking.
 int ibv_get_async_event(ibv_context* context, ibv_async_event* event) {
   char bytes[sizeof(ibv_async_event)];
   const ssize_t got = ::read(context->async_fd, bytes, sizeof(bytes));
