@@ -25,8 +25,8 @@ struct Chase {
   }
 };
 
-/// Makes a cycle through all nodes that no hardware predicts (Sattolo's algorithm), a different one
-/// on each PE.
+/// Makes a cycle through all nodes that hardware cannot predict (Sattolo's algorithm). It is
+/// different on each PE.
 template <class T>
 std::vector<T> make_chain(int pe) {
   std::vector<std::byte> random(kNodes * 8);

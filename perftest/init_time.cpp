@@ -17,7 +17,8 @@ using Life = std::array<double, kSteps>;
 
 double now() { return static_cast<double>(gshmem::device::now_ns()); }
 
-/// The work of a PE between init and finalize. For now it stores when finalize begins.
+/// Executes the work of a PE between init and finalize. In kFinalize it stores the time at which
+/// finalize begins; the caller replaces it by a duration.
 void live(double started, Life& life) {
   using Memory = gshmem::SymmetricArray<std::byte>;
   const double up = now();

@@ -4,13 +4,13 @@
 //
 // Rows of clocks: the writer is one thread on a queue that others might share, the same after an
 // acquire ("after a wait"), one thread on a queue of its own, or a converged warp. "grown": its
-// memory is as in a part by which the heap has grown. Each row says where the queue is. The
+// memory is as in a part by which the heap has grown. Each row names the memory of the queue. The
 // doorbell is a word in memory, the register of a NIC ("register"), or a word after the record, as
 // a host thread forwards it to a NIC ("record"). "burst of n": gshmem::Burst on an exclusive queue,
 // which rings after every n puts (with a warp: after every n of all 32 threads). "signal added" and
-// "signal set": a put and a signal after it. "idle quiet": quiet with nothing to wait for, after a
-// put to each of so many queues; its clocks are those of a call, by a thread or by all of a warp.
-//
+// "signal set": a put and a signal after it. "idle quiet": a quiet without pending operations,
+// after one put to each of that many queues. Its clocks are those of a call by a thread or by a
+// warp.
 // Rows of rates: 1 to 64 queues, with a block for each, or the bursts of a warp. If a kernel
 // acknowledges ("gpu acks"), the rate is the GPU's own. If host threads do, it also includes the
 // path of doorbells to host memory.
@@ -66,7 +66,7 @@ struct IssueSignals {
   }
 };
 
-/// Calls of quiet that find nothing to wait for: all puts are in iteration `first`.
+/// Calls of quiet without pending operations: all puts are in iteration `first`.
 struct IssueQuiets {
   static constexpr unsigned kMaxThreads = 1024;
   std::uint64_t *dest, *source;
@@ -216,7 +216,7 @@ class IssueCost {
   gshmem::SymmetricArray<std::uint64_t> dest_, source_, signal_, clocks_;
 };
 
-/// On GPUs there are both sides; in CPU mode there is one memory.
+/// Returns the kinds of memory: host and GPU memory on GPUs, and one kind in CPU mode.
 std::vector<std::pair<std::string, MemorySide>> sides(const Bench& bench) {
   if (!bench.on_gpu()) return {{"host", MemorySide::kHost}};
   return {{"gpu", MemorySide::kGpu}, {"host", MemorySide::kHost}};

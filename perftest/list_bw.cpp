@@ -1,7 +1,7 @@
 // Bandwidth of lists of pieces (gshmemx_putv, gshmemx_getv): on a stream by the copy engine and by
 // a few blocks, by a host thread, and by the blocks of a kernel. Pieces are in shuffled order, so
-// that no two neighbours of a list are neighbours in memory. The first row is one large put on a
-// stream, with which summaries compare the others. Summaries give also the time until a call
+// that no two neighbours in a list are adjacent in memory. The first row is one large put on a
+// stream, with which summaries compare the others. Summaries also have the time until a call
 // returns in an idle stream, the shortest of all repetitions. In CPU mode there are no streams, and
 // fewer pieces.
 #include "perftest/common/gpu.h"

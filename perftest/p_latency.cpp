@@ -1,6 +1,5 @@
-// Time of a p that has arrived: p, then quiet, by one thread. If PEs map each other, it is also
-// measured with the two fences that a quiet could be: a release, which only orders, and a full
-// fence.
+// Time of a p that has arrived: p, then quiet, by one thread. If PEs map each other, p is also
+// measured with two fences in place of quiet: a release, which only orders, and a full fence.
 #include "perftest/common/run.h"
 #include "perftest/common/timing.h"
 

@@ -13,7 +13,7 @@ namespace abi = gshmem::abi;
 
 constexpr std::size_t kLine = 128, kPage = 4096;
 constexpr std::uint32_t kFirstNumber = 0x100;
-/// Keys that reveal a mix-up.
+/// Keys with different values, so that a wrong key is detected.
 constexpr std::uint32_t kLocalKey = 0x1a2b3c, kRemoteKey = 0x4d5e6f, kAtomicKey = 0x2c3d4e,
                         kNoKey = 0x708192;
 constexpr unsigned kMostConsumers = 8;

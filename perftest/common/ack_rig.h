@@ -24,7 +24,7 @@ struct RigShape {
   MemorySide memory = MemorySide::kHost;  ///< memory of entries and doorbell records
   Acks acks = Acks::kHost;
   bool exclusive = false;
-  bool grown = false;  ///< all that programs allocate is as in a later part of the heap
+  bool grown = false;  ///< programs' memory is as in a part by which the heap has grown
   gshmem::abi::Bell bell = gshmem::abi::Bell::kWord;
 };
 

@@ -37,8 +37,8 @@ double median(std::vector<double> values) {
   return values.size() % 2 ? values[half] : (values[half - 1] + values[half]) / 2;
 }
 
-/// If the poison between the elements is untouched, it is replaced by the pattern, otherwise by a
-/// value that differs from it.
+/// Fills the gaps between elements. If the poison in a gap is untouched, it is replaced by the
+/// pattern, otherwise by a value that differs from the pattern.
 void fill_gaps(std::vector<std::byte>& image, std::size_t bytes, Exchange::Elements elements,
                const PatternKey& key) {
   std::vector<std::byte> wanted(bytes);
@@ -182,7 +182,7 @@ void Bench::add_row(Row row, const Measurement& measured, Trip trip, std::size_t
                     .senders = row.blocks * row.threads};
   row.floor_us = floor_us(claim);
   const auto problem = below_floor(claim);
-  // The measurement is the same on all PEs, so all of them end here.
+  // The measurement is the same on all PEs, so all of them end here with the same result.
   if (problem) {
     if (report_) std::fprintf(stderr, "%s %s\n", row.name.c_str(), problem->c_str());
     throw Failed{1};

@@ -19,7 +19,8 @@ struct Failed {
   int code;
 };
 
-/// The PE that this PE sends to (or gets from), and the PE that does so to it; -1 = none.
+/// The PE to which this PE sends (or from which it gets), and the PE for which this PE is the
+/// target; -1 = none.
 struct Role {
   int target = -1, source = -1;
   [[nodiscard]] bool is_active() const { return target >= 0; }

@@ -23,7 +23,7 @@ inline constexpr bool kInKernel = !std::is_same_v<By, ByHost> && !std::is_same_v
 
 constexpr std::ptrdiff_t kApart = 2;          // for calls with gaps: every second element, or block
 constexpr std::size_t kBlock = 4;             // words of a block in ibput
-constexpr std::size_t kSet = 8;               // number of words that one call waits for
+constexpr std::size_t kSet = 8;               // number of words for which one call waits
 constexpr std::uint64_t kOne = 1, kHeld = 1;  // kHeld: value of a word that does not change
 constexpr int kRoot = 0;
 

@@ -12,16 +12,17 @@ struct Limits {
   double bytes_per_us;  ///< in one direction; in CPU mode per thread
 };
 
-// kPeerGpu: between two H200s over NVLink a remote load takes 0.80 us and a store that another GPU
-//   sees 0.74 us; 0.70 for a round trip and half of it one way leave some room. An H200 has 18
-//   NVLink 4 links of 25 GB/s per direction (NVIDIA H100 whitepaper, "Fourth-Generation NVLink"):
-//   450 GB/s raw, of which data gets at most 82 %. 5 % on top for the clock. GPUs on PCIe are
-//   slower in everything, so that what NVLink cannot do they cannot either.
+// kPeerGpu: between two H200s over NVLink a remote load takes 0.80 us, and a store that another GPU
+// sees takes 0.74 us. The limits of 0.70 for a round trip and of half of that one way leave some
+// room. An H200 has 18 NVLink 4 links of 25 GB/s per direction (NVIDIA H100 whitepaper,
+// "Fourth-Generation NVLink"): 450 GB/s raw, of which data gets at most 82 %. The limit is 5 %
+// higher for the error of the clock. GPUs on PCIe are slower in every respect, so the limits hold
+// for them, too.
 // kSameGpu: an L2 hit takes over 200 cycles of at most 1.98 GHz, a hit in the far half more; L2
 //   moves less than 128 bytes per cycle and SM: 132 * 128 * 1.98 GHz = 33 TB/s.
-// kHost: with one PE per core or less nothing crosses a wire, so only what a core can do counts: no
-//   x86 core stores more than 64 bytes per cycle (AVX-512) of at most 6 GHz, and an operation with
-//   its fence takes more than a few cycles.
+// kHost: with one PE per core or less nothing crosses a wire, so only the limits of a core count.
+// No x86 core stores more than 64 bytes per cycle (AVX-512) of at most 6 GHz, and an operation with
+// its fence takes more than a few cycles.
 // kNetwork: at least one cache line goes from the poster to the consumer and one comes back, which
 //   takes longer than 50 ns between cores, and no consumer is faster than 800 Gb/s.
 constexpr Limits kLimits[] = {
@@ -70,7 +71,7 @@ double floor_us(const Claim& claim) {
 
 std::optional<std::string> below_floor(const Claim& claim) {
   const double least = floor_us(claim);
-  // The comparison is not "<": a NaN is no result either. A time of zero is never one.
+  // The comparison is not "<", so that a NaN is refused, too. A time of zero is always impossible.
   if (claim.us > 0 && claim.us + claim.clock_error_us >= least) return std::nullopt;
   char text[200];
   std::snprintf(text, sizeof(text),

@@ -1,6 +1,6 @@
-// Physical floors: limits that no correct measurement can beat. A result below its floor means that
-// the benchmark is wrong (it did not wait, or read from a cache). So it is an error and not a
-// number.
+// Physical floors: no correct measurement can be faster. A result below its floor means that the
+// benchmark is wrong (it did not wait, or read from a cache). So it is an error, and is not printed
+// as a number.
 #pragma once
 
 #include <cstddef>

@@ -65,7 +65,7 @@ constexpr unsigned max_threads() {
 template <class Group>
 inline constexpr unsigned kLatencyThreads = std::is_same_v<Group, gshmem::Block> ? 1024 : 256;
 
-/// Launches `iters` iterations under the clock, after `warmup` without.
+/// Launches `iters` timed iterations, after `warmup` untimed ones.
 template <class Body>
 void launch_timed(Bench& bench, const gshmem::abi::DeviceState& state,
                   const gshmem::LaunchShape& shape, const Body& body, std::uint64_t first,
@@ -73,8 +73,8 @@ void launch_timed(Bench& bench, const gshmem::abi::DeviceState& state,
   gshmem::detail::launch_with<max_threads<Body>()>(
       state, shape, Timed<Body>{body, bench.stamps(), first, warmup, iters});
 }
-/// Loads the kernel: CUDA does it at the first launch, and must not while another kernel runs that
-/// waits for this one.
+/// Loads the kernel. CUDA loads a kernel at its first launch, and cannot do so while another kernel
+/// runs that waits for this one.
 template <class Body>
 void load_kernel(Bench& bench, const gshmem::abi::DeviceState& state,
                  const gshmem::LaunchShape& shape, const Body& body) {

@@ -18,7 +18,7 @@ struct PatternKey {
   int pe = 0;            ///< PE of the source
 };
 
-/// Destinations hold this before; after the last byte of a message they hold it afterwards, too.
+/// The contents of destinations before a transfer. The bytes after a message keep it.
 inline constexpr std::byte kPoison{0xdb};
 /// The number of bytes after a message that must stay poisoned.
 inline constexpr std::size_t kGuardBytes = 64;

@@ -234,7 +234,8 @@ ncclResult_t call_nccl(Op op, const Arrays& at, size_t n, size_t each) {
       return ncclReduceScatter(at.source, at.dest, each, ncclFloat, ncclSum, job.comm, job.stream);
   }
 }
-/// Returns false if this library has no such call. `n` is the number of elements of the message.
+/// Makes the call. Returns false if this library has no such call. `n` is the number of elements of
+/// the message.
 bool call(Way way, Op op, size_t n, int blocks) {
   const Arrays& at = arrays[way];
   const size_t each = n / static_cast<size_t>(job.n);
@@ -319,7 +320,7 @@ Result measure(Way way, Op op, size_t n, int blocks, int rounds, bool graph) {
   result.us = times[static_cast<size_t>(rounds / 2)];
   return result;
 }
-/// Without a library, the best of several numbers of blocks counts.
+/// Returns the result of a library. Without a library it is the best of several numbers of blocks.
 Result best(Way way, Op op, size_t n, int rounds, bool graph) {
   if (way != kHand) return measure(way, op, n, 1, rounds, graph);
   Result found;

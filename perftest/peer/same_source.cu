@@ -52,8 +52,8 @@ __global__ void put_quiet(Buffers b, size_t bytes, int iterations) {
   if (threadIdx.x == 0) b.clocks[0] = clock64() - start;
 }
 
-/// Returns another offset for every iteration, the first one for the last. A library may serve a
-/// repeated get from this SM's L1 cache, which says nothing about the link.
+/// Returns a different offset for every iteration; the last iteration gets offset 0. A library may
+/// serve a repeated get from this SM's L1 cache, and then the time says nothing about the link.
 __device__ size_t fresh_offset(int iterations_left, size_t bytes) {
   return static_cast<size_t>(iterations_left - 1) * ((bytes + 127) / 128 * 128);
 }
@@ -119,7 +119,7 @@ __global__ void dependent_g(Buffers b, int iterations) {
 }
 
 /// Returns one of many signals in turn. The time of a poll depends on the slice of the L2 cache
-/// that holds the word, and each library has it elsewhere.
+/// that holds the word, and the address of the word differs between the libraries.
 __device__ uint64_t* signal_of(Buffers b, int i) { return b.signal + 16 * (i % 256); }
 
 __global__ void signal_ping_pong(Buffers b, int iterations, int me) {
