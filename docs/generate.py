@@ -21,7 +21,7 @@ HEADERS = os.path.join(ROOT, "include", "gshmem")
 # What stands for a family in its entry. Others are T -> int (or what has the call), N -> 32, OP -> add or sum.
 TYPES = ("int", "float", "double2")
 NAMES = {"N": "32", "OP": ("add", "sum")}
-HOST_HEADERS = ("gshmem.h", "gshmemx.h")
+HOST_HEADERS = ("gshmem.h", "gshmemx.h", "collective_launch.h")
 
 
 def read(path):
@@ -135,9 +135,12 @@ def api_page(build):
            "has guarantees and examples, `include/gshmem/functions.def` what is common to all: shapes, units, threads, errors.", "",
            "- `T` is a type of `include/gshmem/types.def`, `N` is 8, 16, 32, 64 or 128 bits, `OP` an operator. The prototype shown is one of",
            "  the family.",
-           "- *Forms*: `_warp` and `_block` are called by all threads of a group, in kernels. `_nbi` returns at once. `_on_stream` has a",
-           "  stream as its last argument. `gshmem_ctx_…` has a context first, `gshmemx_qp_…` a queue handle last.",
-           "- Names `gshmemx_` are extensions. A build has every prototype in `gshmem/functions.h`.", ""]
+           "- *Forms*: `_warp` and `_block` are called by all threads of a group, in kernels. `_nbi` may return before the transfer is",
+           "  complete. `_on_stream` has a stream as its last argument. `gshmem_ctx_…` has a context first, `gshmemx_qp_…` a queue handle last.",
+           "- Names `gshmemx_` are extensions. A build has the prototypes in `gshmem/functions.h` and `gshmem/stream_functions.h`; those for",
+           "  hosts alone are in `gshmem.h` and `gshmemx.h`.",
+           "- Not here: the C++ API (`include/gshmem/gshmem.hpp`), tiles (`include/gshmem/tile.hpp`), and the functions for DeepEP",
+           "  (`include/gshmem/deepep.h`). These headers describe them.", ""]
     toc, body, used = [], [], set()
     for table in ("functions.def", "lists.def", "blocks.def", "regions.def"):
         for names, description in list(families(read(os.path.join(HEADERS, table)))):

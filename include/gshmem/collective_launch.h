@@ -14,6 +14,7 @@
 extern "C" {
 #endif
 
+// --- Collective launch ---------------------------------------------------------------------------
 /// `*gridsize` becomes the largest number of blocks that gshmemx_collective_launch accepts for this
 /// kernel on this PE. Not collective. Returns a status, and leaves `*gridsize` where it is an
 /// error.

@@ -196,17 +196,22 @@ typedef struct CUstream_st* gshmemx_stream_t;
 #include <gshmem/stream_functions.h>
 
 // --- Modules loaded by hand ----------------------------------------------------------------------
-// For code that includes gshmem.h and is loaded with cuModuleLoad*: fills the module's device
-// state. Errors: GSHMEMX_ERROR_INVALID_VALUE for a module without one, GSHMEMX_ERROR_NOT_SUPPORTED
-// for one of another version's headers or device library, and in CPU mode, GSHMEMX_ERROR_CUDA.
+// For code that includes gshmem.h, or is linked with the device library, and is loaded with
+// cuModuleLoad* or cuLibraryLoad*.
 struct CUmod_st;
-GSHMEM_EXPORT int gshmemx_cumodule_init(struct CUmod_st* module);
-/// Kernels of the module trap with a message from now on.
-GSHMEM_EXPORT int gshmemx_cumodule_finalize(struct CUmod_st* module);
-/// Fills the device state of a library of cuLibraryLoad*, on the GPU of the calling thread's PE.
-/// Errors: those of gshmemx_cumodule_init.
 struct CUlib_st;
+
+/// Fills the device state of a module of cuModuleLoad*, for the calling thread's PE. Returns a
+/// status: GSHMEMX_ERROR_INVALID_VALUE for a module without such a state,
+/// GSHMEMX_ERROR_NOT_SUPPORTED for one of another version's headers or device library, and in CPU
+/// mode, GSHMEMX_ERROR_CUDA.
+GSHMEM_EXPORT int gshmemx_cumodule_init(struct CUmod_st* module);
+/// Takes the state from the module. Calls of its kernels trap from now on, with a message if they
+/// were compiled with GSHMEM_DEVICE_CHECKS=1. Errors: those of gshmemx_cumodule_init.
+GSHMEM_EXPORT int gshmemx_cumodule_finalize(struct CUmod_st* module);
+/// Does what gshmemx_cumodule_init does, for a library of cuLibraryLoad*, on the GPU of the PE.
 GSHMEM_EXPORT int gshmemx_culibrary_init(struct CUlib_st* library);
+/// Does what gshmemx_cumodule_finalize does, for a library of cuLibraryLoad*.
 GSHMEM_EXPORT int gshmemx_culibrary_finalize(struct CUlib_st* library);
 
 // --- Faults --------------------------------------------------------------------------------------
