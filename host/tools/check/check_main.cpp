@@ -20,7 +20,7 @@ int main(int argc, char** argv) {
     gshmem::run_threads(std::atoi(argv[2]), [&](const gshmem::Runtime& runtime) {
       const auto copy = folder / ("PE" + std::to_string(runtime.my_pe()) + ".so");
       std::filesystem::copy_file(program, copy);
-      // Not closed: threads and exit handlers of the program may still run.
+      // The library is not closed: threads and exit handlers of the program may still run.
       const auto* const library = new gshmem::DynamicLibrary(copy.string());
       const int result = library->function<int(int, char**)>("main")(argc - 3, argv + 3);
       if (result != 0) status.store(result);

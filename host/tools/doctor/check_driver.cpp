@@ -1,4 +1,5 @@
-// Checks the NVIDIA driver, and what lets a NIC access GPU memory and a GPU a NIC's doorbell.
+// Checks the NVIDIA driver, and the requirements for a NIC to access GPU memory and for a GPU to
+// access a NIC's doorbell.
 #include "host/base/error.h"
 #include "host/tools/doctor/checks.h"
 #include "host/tools/doctor/topology.h"
@@ -19,7 +20,7 @@ std::string nvrm_line(const Machine& machine) {
   return value_in(machine.at("/proc/driver/nvidia/version"), "NVRM version:");
 }
 
-/// Returns "580.95.05" of that line: its first word of digits and at least one dot.
+/// Returns the version in that line, "580.95.05": its first word of digits and at least one dot.
 std::string driver_version(const std::string& line) {
   std::istringstream words(line);
   for (std::string word; words >> word;) {
@@ -43,17 +44,17 @@ bool kernel_is_at_least(const std::string& release, int wanted_major, int wanted
   (void)std::sscanf(release.c_str(), "%d.%d", &major, &minor);
   return major > wanted_major || (major == wanted_major && minor >= wanted_minor);
 }
-/// ib_core registers dma-bufs since Linux 5.12 (ib_umem_dmabuf_get).
+/// Can ib_core register dma-bufs? It can since Linux 5.12 (ib_umem_dmabuf_get).
 bool kernel_has_rdma_dmabuf(const std::string& release) {
   return kernel_is_at_least(release, 5, 12);
 }
-/// mlx5_ib accepts dma-bufs as user memory of DevX, which work queues are, since Linux 6.1
-/// (MLX5_IB_ATTR_DEVX_UMEM_REG_DMABUF_FD).
+/// Does mlx5_ib accept dma-bufs as user memory of DevX, which work queues are? It does since Linux
+/// 6.1 (MLX5_IB_ATTR_DEVX_UMEM_REG_DMABUF_FD).
 bool kernel_has_queue_dmabuf(const std::string& release) {
   return kernel_is_at_least(release, 6, 1);
 }
 
-/// Can a NIC be given GPU memory as a dma-buf, and if not, why?
+/// Can a NIC access GPU memory as a dma-buf, and if not, why?
 struct Dmabuf {
   bool usable = false;
   std::string reason;

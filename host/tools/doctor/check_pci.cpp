@@ -64,7 +64,7 @@ std::string iommu_arguments(const Machine& machine) {
   return found.empty() ? "no iommu argument" : joined(found, " ");
 }
 
-/// Returns "16.0 GT/s PCIe" as 16.
+/// Returns the number in a text such as "16.0 GT/s PCIe".
 double gigatransfers(const std::string& text) {
   double value = 0;
   std::istringstream(text) >> value;

@@ -11,7 +11,7 @@ namespace fs = std::filesystem;
 constexpr char kPolicy[] = "/sys/module/pcie_aspm/parameters/policy";
 constexpr char kClock[] = "/sys/devices/system/cpu/cpu0/cpufreq";
 
-/// Returns the word in brackets: "default performance [powersave] powersupersave".
+/// Returns the word in brackets, for example in "default performance [powersave] powersupersave".
 std::string chosen_word(const std::string& words) {
   const std::size_t begin = words.find('['), end = words.find(']');
   return begin == std::string::npos || end < begin ? "" : words.substr(begin + 1, end - begin - 1);
@@ -36,8 +36,8 @@ void look_at_links(const Machine& machine, Findings& findings) {
                            .fix = std::string("echo performance | sudo tee ") + kPolicy}));
 }
 
-/// Drivers that set clocks by a preference have the governor "powersave" as the usual one
-/// (docs.kernel.org, "CPU Performance Scaling").
+/// Checks the clocks of CPUs. For drivers that set clocks by a preference, "powersave" is the usual
+/// governor (docs.kernel.org, "CPU Performance Scaling").
 void look_at_clocks(const Machine& machine, Findings& findings) {
   const fs::path folder = machine.at(kClock);
   const std::string governor = first_line(folder / "scaling_governor");

@@ -25,7 +25,7 @@ std::string memlock_fix(const Machine& machine) {
          "/etc/security/limits.d/rdma.conf, then log in again   (services: LimitMEMLOCK=infinity)";
 }
 
-/// Returns the bytes of a line of /proc/meminfo.
+/// Returns the value of a line of /proc/meminfo in bytes.
 std::optional<std::uint64_t> memory(const Machine& machine, const char* line) {
   const auto kib = leading_number(value_in(machine.at("/proc/meminfo"), line));
   if (!kib) return {};
@@ -42,7 +42,7 @@ std::uint64_t local_pes(const Machine& machine) {
   return 1;
 }
 
-/// Finds values that are accepted, and with which init fails nevertheless.
+/// Finds values that are accepted, but with which init fails.
 void look_for_refused(const Machine& machine, Findings& findings) {
   const std::string& file = machine.config.log_file;
   const fs::path folder = fs::path(file).parent_path();

@@ -40,7 +40,7 @@ struct Diagnosis {
 /// Returns true in the one process of a launcher that reports for its host.
 [[nodiscard]] bool speaks_for_host(const Machine& machine);
 
-/// `quiet` leaves out what is good and what was not looked at.
+/// Returns the report. With `quiet` it omits good findings and skipped checks.
 [[nodiscard]] std::string as_text(const Diagnosis& diagnosis, bool quiet = false);
 [[nodiscard]] std::string as_json(const Diagnosis& diagnosis);
 [[nodiscard]] std::string list_as_text();

@@ -12,7 +12,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// Returns "ACTIVE" of "4: ACTIVE".
+/// Returns the text after the number, for example "ACTIVE" for "4: ACTIVE".
 std::string after_number(const std::string& text) {
   const std::size_t colon = text.find(": ");
   return colon == std::string::npos ? text : text.substr(colon + 2);

@@ -16,7 +16,7 @@ struct SharedLibrary {
 };
 
 struct ProgramLibrary {
-  SharedLibrary mine;  ///< of this gshmem-info; it has no file
+  SharedLibrary mine;  ///< that of this gshmem-info; it has no file
   /// The one that the loader finds by name, as for a program without a rpath.
   SharedLibrary loaded;
   std::string why_none;  ///< the loader's error

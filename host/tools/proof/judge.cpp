@@ -24,7 +24,7 @@ constexpr Trouble kTroubles[] = {
 
 Met met(bool yes) { return yes ? Met::kYes : Met::kNo; }
 
-/// Medians of a series that has both sides.
+/// The medians of a series that was measured on both sides.
 struct Pair {
   double off = 0, on = 0;
   [[nodiscard]] bool known() const { return off > 0 && on > 0; }
@@ -63,7 +63,8 @@ Criterion share_of_link(double share, const Place& place) {
   return criterion;
 }
 
-/// Wants a figure of `series` to be at most `most` times what it is without.
+/// Makes a criterion: a figure of `series` must be at most `most` times its value on the side
+/// "off".
 Criterion drop(const char* name, const Pair& value, const Series* series, double most) {
   Criterion criterion{name, "not measured on both sides", strprintf("-%.0f %%", (1 - most) * 100)};
   if (!value.known()) return criterion;
@@ -97,7 +98,7 @@ bool matches(const Trouble& row, const Evidence& evidence) {
 Judgement without_a_job(const Comparison& gdr, const Place& place) {
   Judgement judgement;
   const std::string error = gdr.on.error.empty() ? "no job has started" : gdr.on.error;
-  // The reason is another one than GPUDirect RDMA if neither side starts.
+  // If neither side starts, GPUDirect RDMA is not the reason.
   const bool neither = gdr.on.error == gdr.off.error;
   if (!neither) judgement.cause = most_likely(kNoStart, place, error);
   judgement.outcome = judgement.cause ? Outcome::kFails : Outcome::kUnknown;
@@ -108,8 +109,8 @@ Judgement without_a_job(const Comparison& gdr, const Place& place) {
   return judgement;
 }
 
-/// Without "off" there is nothing to compare, but a full link speaks for itself, and so does one
-/// that is hardly used.
+/// Judges without figures for "off". There is no comparison, but the result is clear if the link is
+/// almost fully used, or hardly used.
 void judge_alone(Judgement& judgement, double share, const Leg& off, const Place& place) {
   if (share >= kFullShare) {
     judgement.outcome = Outcome::kWorks;

@@ -21,10 +21,10 @@ using device::Call, device::CallKind;
 
 constexpr char kName[] = "gshmem-info --gdr-proof";
 constexpr int kPair = 2;
-/// All pairs send so much more than one that their start at not quite the same time does not count.
+/// All pairs send so many bytes that small differences between their starts do not matter.
 constexpr std::uint64_t kLonger = 4, kPairBytes = 4u << 20;
 
-/// A view of the launcher's bootstrap for one job of several.
+/// A view of the launcher's bootstrap, for one job of several.
 class Borrowed final : public bootstrap::Bootstrap {
  public:
   explicit Borrowed(Bootstrap& base) : base_(base) {}
@@ -49,7 +49,7 @@ struct Stamp {
 /// The time of one PE in a measurement by all.
 using Share = Stamp;
 
-/// Another PE has said that it has failed.
+/// Thrown when another PE has reported that it failed.
 struct OtherFailed : Error {
   OtherFailed() : Error(GSHMEMX_ERROR_INTERNAL, "another PE has failed") {}
 };
@@ -114,8 +114,8 @@ class Sender {
     }
   }
 
-  /// Collective. Sends `count` messages if it `sends`, while other PEs may send, too. Nothing is
-  /// under way at both ends, where the time of a model is read.
+  /// Collective. Sends `count` messages if it `sends`, while other PEs may send, too. When the time
+  /// of a model is read, nothing is pending at both ends.
   Share take_share(const Series& series, unsigned count, bool sends) {
     if (sends) (void)stream(series.caller, series.bytes, 1, blocks_);
     await_all(pe_);
@@ -153,8 +153,8 @@ class Sender {
   [[nodiscard]] Call put_of(std::size_t bytes) const {
     return Call::transfer(CallKind::kPut, kName, dest_, source_, bytes, target_, false);
   }
-  /// One thread of a kernel makes all calls, or blocks of threads make each together
-  /// (host/runtime/execute_selftest.h, execute_timed and execute_timed_in_parts).
+  /// Measures on the GPU. One thread of a kernel makes all calls, or blocks of threads make each
+  /// call together (host/runtime/execute_selftest.h, execute_timed and execute_timed_in_parts).
   double seconds_on_gpu(std::size_t bytes, unsigned count, bool each_waits, int blocks) {
     Call call = put_of(bytes);
     call.blocks = blocks;
@@ -221,7 +221,7 @@ struct Side {
 
 using Work = std::function<void(Pe&, void* source, void* dest)>;
 
-/// Runs one PE of a job. `work` is called on all PEs, with all of them there.
+/// Runs one PE of a job. `work` is called when all PEs have started.
 void take_part(std::unique_ptr<bootstrap::Bootstrap> boot, const PeOptions& options,
                std::size_t bytes, const Work& work) {
   Pe pe(std::move(boot), options);
@@ -238,7 +238,7 @@ void take_part(std::unique_ptr<bootstrap::Bootstrap> boot, const PeOptions& opti
   } catch (const std::exception& caught) {
     error = caught.what();
   }
-  // A PE with a fault takes part in no agreement, which the other one is told.
+  // A PE with a fault takes part in no agreement, but the other PE is notified.
   int status = 0;
   try {
     status = pe.agree_status(kName, error.empty() ? 0 : GSHMEMX_ERROR_INTERNAL);
@@ -269,7 +269,7 @@ std::string run_job(const Jobs& jobs, int pes, const PeOptions& options, std::si
   return found == errors.end() ? "" : *found;
 }
 
-/// For the work of a job that PE 0 does.
+/// Returns work for a job in which only PE 0 works.
 Work by_first(const Work& work) {
   return [work](Pe& pe, void* source, void* dest) {
     if (pe.state().my_pe == 0) work(pe, source, dest);
@@ -280,7 +280,7 @@ std::string network_of(const Pe& pe) {
   return pe.network().in_use() ? pe.network().text() : "load/store";
 }
 
-/// Notes of PE 0 what is measured.
+/// Notes facts of PE 0 about the measurement.
 void describe(Pe& pe, const Sender& sender, const Side& side, Comparison& result) {
   side.leg.network = network_of(pe);
   result.modelled = sender.modelled();
@@ -304,7 +304,7 @@ void measure_side(const Jobs& jobs, const Plan& plan, const Side& side, std::siz
               }));
 }
 
-/// Fills the figures of one repeat: what all senders have sent, while the slowest of them did.
+/// Computes the figures of one repeat: the data of all senders, in the time of the slowest one.
 void add_shares(const Series& series, unsigned count, const Comparison& result,
                 const std::vector<Share>& shares, Figures& figures) {
   const int senders = series.quantity == Quantity::kAllPairs ? result.pairs : 1;
@@ -359,7 +359,7 @@ void take_turns(const Plan& plan, const Config& on, const Config& off, Compariso
                 const std::function<void(const Side&)>& measure) {
   const Side sides[] = {{on, result.on, &Series::on}, {off, result.off, &Series::off}};
   for (int repeat = 0; repeat < plan.repeats; ++repeat) {
-    // Neither side is always the first one.
+    // The two sides take turns to be first.
     for (const int turn : {repeat % 2, 1 - repeat % 2})
       if (sides[turn].leg.error.empty()) measure(sides[turn]);
   }
@@ -385,7 +385,8 @@ std::uint64_t heap_for(std::size_t most) {
   return 2 * most + kBeside;
 }
 
-/// Other PEs wait while one sends, and each size has a volume of several largest messages.
+/// Returns the settings for a size. Other PEs wait while one sends, and each size has a volume of
+/// several largest messages.
 Config of_size(Config config, std::size_t most) {
   config.symmetric_size = heap_for(most);
   config.timeout += static_cast<double>(most >> 20);

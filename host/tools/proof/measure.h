@@ -1,6 +1,6 @@
-// Takes the figures of gshmem-info --gdr-proof: jobs of a pair of PEs, or of several, with either
-// setting in turn, so that whatever changes on the machine meanwhile meets both. Included by
-// prove.cpp and the tests.
+// Takes the figures of gshmem-info --gdr-proof, in jobs of a pair of PEs, or of several pairs. The
+// two settings alternate, so that changes on the machine during the measurement affect both.
+// Included by prove.cpp and the tests.
 #pragma once
 
 #include "bootstrap/bootstrap.h"
@@ -12,7 +12,7 @@
 
 namespace gshmem::proof {
 
-/// Returns 64 KiB and four times as much each, and at last `largest`.
+/// Returns the sizes 64 KiB, four times that, and so on; the last one is `largest`.
 [[nodiscard]] std::vector<std::size_t> bandwidth_sizes(std::size_t largest);
 
 struct Plan {
@@ -26,11 +26,11 @@ struct Plan {
   std::uint64_t volume = 256ull << 20;  ///< for a bandwidth: bytes, at least one message
 };
 
-/// Returns for each PE the one that it sends to, or -1: host by host, the first half of the PEs
-/// sends to the second. `hosts` names the host of each PE, whose number is even.
+/// Returns for each PE the PE to which it sends, or -1. Host by host, the first half of the PEs
+/// sends to the second half. `hosts` names the host of each PE; the number of PEs is even.
 [[nodiscard]] std::vector<int> targets_of(const std::vector<std::size_t>& hosts);
 
-/// Where the PEs are: this process makes all, or a launcher has started one process for each.
+/// Where the PEs are: this process makes all PEs, or a launcher has started one process for each.
 class Jobs {
  public:
   /// Collective over a launcher's processes. Errors: those of bootstrap::create,
@@ -50,9 +50,9 @@ class Jobs {
   [[nodiscard]] std::vector<int> targets(int pes) const;
   /// Collective: is the text the same in all processes?
   [[nodiscard]] bool alike(const std::string& mine) const;
-  /// Collective: is it so in all processes?
+  /// Collective: is `mine` true in all processes?
   [[nodiscard]] bool all(bool mine) const;
-  /// Collective: returns those of all processes, in the order of their ranks.
+  /// Collective: returns the values of all processes, in the order of their ranks.
   template <class T>
   [[nodiscard]] std::vector<T> gather(const T& mine) const {
     return one_process() ? std::vector<T>{mine} : allgather(*base_, mine);
@@ -69,8 +69,9 @@ class Jobs {
   std::size_t local_rank_ = 0;
 };
 
-/// Returns the settings of both sides: the PEs reach each other by the network only, errors end
-/// nothing, no wait is long (see selftest::config_of), and PEs of one host may share a GPU.
+/// Returns the settings that both sides share: the PEs reach each other by the network only, and
+/// errors do not end the process. No wait is long (see selftest::config_of), and PEs of one host
+/// may share a GPU.
 [[nodiscard]] Config proof_config(const Config& given, bool one_host);
 
 /// Returns the size of the heap of each PE in the jobs of compare.
@@ -79,15 +80,16 @@ class Jobs {
 /// Collective. Starts one job as compare does, and measures nothing.
 [[nodiscard]] Leg start_once(const Jobs& jobs, const Plan& plan, const Config& config);
 
-/// Collective. PE 0 sends. What fails on one side is its leg's error; then the other side is
-/// measured alone.
+/// Collective. PE 0 sends. A failure on one side is stored as its leg's error; then the other side
+/// is measured alone.
 [[nodiscard]] Comparison compare(const Jobs& jobs, const Plan& plan, const Config& on,
                                  const Config& off);
 /// Collective: bandwidth of the first pair alone, and of all at once, in jobs of `pes` PEs. CPU
 /// time is that of all processes.
 [[nodiscard]] Comparison compare_pairs(const Jobs& jobs, const Plan& plan, int pes,
                                        const Config& on, const Config& off);
-/// Collective: as compare, for words of a heap on a GPU: kLoad, or kStore where both sides stage.
+/// Collective: does what compare does, for words of a heap on a GPU: kLoad, or kStore where both
+/// sides are staged.
 [[nodiscard]] Comparison compare_words(const Jobs& jobs, const Plan& plan, Quantity quantity,
                                        const Config& on, const Config& off);
 

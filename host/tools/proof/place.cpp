@@ -33,7 +33,7 @@ bool names(const std::string& text, const std::string& word) {
 
 std::string device_name(const PciDevice& nic) { return nic.name.substr(0, nic.name.find(' ')); }
 
-/// The names by which findings call a device: "mlx5_0" or "GPU 0", and its address.
+/// Returns the names by which findings call a device: "mlx5_0" or "GPU 0", and its address.
 std::vector<std::string> names_of(const PciDevice& device) {
   std::vector<std::string> all{device.name.substr(0, device.name.find(" ("))};
   if (!device.address.empty()) all.push_back(device.address);
@@ -97,7 +97,7 @@ std::string text_of(const Findings& findings) {
   return joined(texts, "; ");
 }
 
-/// Chooses what the findings of the doctor are about.
+/// The GPU and the NIC that were used, and the findings of the doctor about them.
 class Chosen {
  public:
   Chosen(const Machine& machine, const std::string& network, int gpu)
@@ -110,7 +110,7 @@ class Chosen {
   [[nodiscard]] const PciDevice* gpu() const { return gpu_; }
   [[nodiscard]] const PciDevice* nic() const { return nic_; }
 
-  /// Returns the findings about them, or about no device at all.
+  /// Returns the findings about these devices, and those about no device.
   [[nodiscard]] Findings findings_of(const std::string& check) const {
     const bool both = gpu_ != nullptr && nic_ != nullptr;
     if (check == "gpu_nic_distance") {
@@ -118,7 +118,7 @@ class Chosen {
       return placed ? Findings{distance_finding(machine_, *gpu_, {*nic_})} : Findings{};
     }
     if (check == "numa") {
-      // A node that is unknown says nothing about the CPUs of this process.
+      // An unknown node says nothing about the CPUs of this process.
       auto far = both ? far_from_all(machine_, {*gpu_, *nic_}, "the GPU and the NIC in use")
                       : std::optional<Finding>();
       return far ? Findings{*std::move(far)} : Findings{};
@@ -138,7 +138,8 @@ class Chosen {
   }
 
  private:
-  /// GPUs that it names include mine, and so do NICs.
+  /// Does the finding concern these devices? If it names GPUs, this GPU must be among them, and
+  /// likewise for NICs.
   [[nodiscard]] bool concerns(const Finding& finding) const {
     const std::string text = finding.text + " " + finding.cause;
     for (const auto& [all, mine] : {std::pair{&gpus_, gpu_}, std::pair{&nics_, nic_}}) {
@@ -148,7 +149,7 @@ class Chosen {
     }
     return true;
   }
-  /// Does it name a bridge that traffic between the two passes?
+  /// Does the finding name a bridge that traffic between the GPU and the NIC passes?
   [[nodiscard]] bool names_bridge(const Finding& finding) const {
     if (gpu_ == nullptr || nic_ == nullptr) return false;
     return std::ranges::any_of(bridges_between(*gpu_, *nic_), [&](const std::string& bridge) {
@@ -182,7 +183,8 @@ std::string gid_of(const Machine& machine, const NicPort& port) {
                    is_roce ? nic::gid_address(gid->gid).c_str() : nic::gid_text(gid->gid).c_str());
 }
 
-/// The job itself says that a host thread rings, whatever the settings of the driver are.
+/// Returns the evidence that a host thread rings: the job reports it, whatever the settings of the
+/// driver are.
 std::optional<Evidence> agent(const std::string& network) {
   if (network.find("doorbell by agent") == std::string::npos) return {};
   return Evidence{"doorbell", hint({.symptom = "a host thread forwards each doorbell",

@@ -1,6 +1,6 @@
-// gshmem-info --gdr-proof: what GPUDirect RDMA brings on this machine, as data. measure.cpp takes
-// the figures, place.cpp finds what they were taken on, judge.cpp judges both, print.cpp and
-// page.cpp show it. Included by all of them. Invariant: nothing here runs or prints anything.
+// gshmem-info --gdr-proof: the benefit of GPUDirect RDMA on this machine, as data. measure.cpp
+// takes the figures, place.cpp finds the devices, judge.cpp judges both, print.cpp and page.cpp
+// print the result. Included by all of them. Invariant: nothing here runs or prints anything.
 #pragma once
 
 #include "host/tools/doctor/checks.h"
@@ -14,8 +14,9 @@
 
 namespace gshmem::proof {
 
-/// Microseconds, 10^9 bytes per second, 10^6 messages per second; microseconds of a host thread's
-/// load from its heap, and of its put that the host stores at the target; 10^9 bytes per second of
+/// The measured quantities. kLatency: microseconds. kBandwidth: 10^9 bytes per second. kRate: 10^6
+/// messages per second. kLoad and kStore: microseconds of a host thread's load from its heap, and
+/// of its put that the host stores at the target. kOnePair and kAllPairs: 10^9 bytes per second of
 /// one pair while the others wait, and of all together.
 enum class Quantity { kLatency, kBandwidth, kRate, kLoad, kStore, kOnePair, kAllPairs };
 enum class Caller { kHost, kGpu };
@@ -31,7 +32,7 @@ struct Spread {
 /// Returns zeros for no values.
 [[nodiscard]] Spread spread(std::vector<double> values);
 
-/// One measurement with something on and off.
+/// One measurement with a feature on and off.
 struct Series {
   Quantity quantity;
   Caller caller;
@@ -39,7 +40,7 @@ struct Series {
   Figures on, off;
 };
 
-/// One side of a comparison, as a job.
+/// One side of a comparison: a job with the feature on, or off.
 struct Leg {
   std::string network;  ///< its consumer and port; empty: no job has started
   std::string error;    ///< the first reason why it was not measured in each repeat
@@ -61,7 +62,7 @@ struct Comparison {
   [[nodiscard]] const Series* find(Quantity quantity, Caller caller, std::size_t bytes) const;
   /// Returns the series with the most bytes per second, on or off.
   [[nodiscard]] const Series* fastest() const;
-  /// Returns the caller that counts: the GPU where it has figures.
+  /// Returns the caller whose figures are judged: the GPU if it has figures.
   [[nodiscard]] Caller caller() const;
 };
 
@@ -70,11 +71,11 @@ struct Evidence {
   std::string check;
   info::Finding finding;
 };
-/// The devices that the figures were taken on.
+/// The devices on which the figures were taken.
 struct Place {
   std::vector<std::pair<std::string, std::string>> facts;  ///< for people, in order
   double link_gb_s = 0;  ///< the slowest of port, NIC and GPU at its best; 0 = unknown
-  std::string link;      ///< which one that is
+  std::string link;      ///< which of them that is
   std::vector<Evidence> evidence;
 };
 
@@ -96,7 +97,7 @@ struct Judgement {
   [[nodiscard]] int status() const { return static_cast<int>(outcome); }
 };
 
-/// Everything that is shown. Without a job only `judgement` says something.
+/// Everything that is printed. Without a job only `judgement` has contents.
 struct Proof {
   std::string host, title;
   int repeats = 0;
@@ -116,7 +117,7 @@ struct Proof {
 [[nodiscard]] std::string_view caller_name(Caller caller);
 /// Returns for example "All 4 pairs at once".
 [[nodiscard]] std::string pairs_title(const Comparison& all_pairs);
-/// Returns who calls on the GPU; empty if nobody does.
+/// Returns which threads make the calls on the GPU; empty if there are none.
 [[nodiscard]] std::string threads_text(const Comparison& comparison);
 /// Returns three digits: "12.3", "0.123", "1,230" without the comma.
 [[nodiscard]] std::string digits(double value);

@@ -19,7 +19,7 @@ Config with_gdr(Config config, Switch gdr) {
 /// service kernel has 512 (docs/figures/2026-11-h200.md).
 constexpr int kBlocks = 16;
 
-/// Compares all pairs, each PE with a GPU and the NICs nearest to it, where there are several.
+/// Compares all pairs, if there are several. Each PE has a GPU and the NICs nearest to it.
 std::optional<Comparison> compare_all(const info::Machine& machine, const Jobs& jobs, Plan plan,
                                       const Config& on, const Config& off) {
   const int pes = jobs.pes_of_all(info::gpus(machine).size());
@@ -30,8 +30,8 @@ std::optional<Comparison> compare_all(const info::Machine& machine, const Jobs& 
   return pairs;
 }
 
-/// Load/store between GPUs, also of one NVLink domain, against staging through host memory: by
-/// libfabric, or by the soft NIC if that was asked for.
+/// Compares load/store between GPUs, also of one NVLink domain, with staging through host memory:
+/// by libfabric, or by the soft NIC if the user has chosen it.
 void compare_p2p(const info::Machine& machine, const Config& config, const Jobs& jobs, Plan plan,
                  Proof& proof) {
   Config on = config, off = with_gdr(config, Switch::kOff);
@@ -45,7 +45,8 @@ void compare_p2p(const info::Machine& machine, const Config& config, const Jobs&
   proof.all_pairs = compare_all(machine, jobs, plan, on, off);
 }
 
-/// Names the GPUs of the PEs that this process sees. Nothing: the PEs share one.
+/// Returns the names of the GPUs of the PEs that this process sees. Returns none if the PEs share
+/// one.
 std::vector<std::string> gpus_of_pes(const info::Machine& machine, const Jobs& jobs) {
   const std::vector<info::PciDevice> all = info::gpus(machine);
   if (jobs.one_process()) {
@@ -57,13 +58,14 @@ std::vector<std::string> gpus_of_pes(const info::Machine& machine, const Jobs& j
   return {mine.name};
 }
 
-/// How "on" reaches the other PE.
+/// The network by which the side "on" reaches the other PE.
 struct Choice {
   Config config;
   std::string instead_of_mlx5{};  ///< why libfabric is measured where there is a card for mlx5
 };
 
-/// Where all have a card for mlx5, that is measured, or libfabric if mlx5 alone does not start.
+/// If all processes have a card for mlx5, it is measured, or libfabric if mlx5 alone does not
+/// start.
 Choice choose_network(const info::Machine& machine, const Config& config, const Jobs& jobs,
                       const Plan& plan) {
   Choice choice{with_gdr(config, Switch::kOn)};
@@ -92,7 +94,8 @@ bool has_gdrcopy(const info::Machine& machine) {
          !machine.library("libgdrapi.so.2", {}).file.empty();
 }
 
-/// Host threads load words by GDRCopy in waits. By it, staging loads and stores those of puts.
+/// Compares GDRCopy with the copy engine. With GDRCopy, waits of host threads load words, and
+/// staging loads and stores the words of puts.
 Comparison compare_gdrcopy(const Jobs& jobs, const Plan& plan, const Config& config,
                            const Config& staged) {
   const auto compared = [&](Quantity quantity, Config on) {
@@ -127,7 +130,7 @@ info::Machine with_card_libraries(info::Machine machine) {
 Proof prove(info::Machine machine, const Jobs& jobs, Plan plan) {
   const Config config = proof_config(machine.config, jobs.one_host());
   const std::string why = why_not(machine);
-  // The doctor looks at the card that a model of costs stands for.
+  // The doctor checks the card that a model of costs represents.
   if (stands_for_card(machine)) machine.config.nic = NicKind::kAuto;
   Proof proof;
   proof.host = machine.host;
@@ -163,10 +166,10 @@ Proof prove(info::Machine machine, const Jobs& jobs, Plan plan) {
   if (jobs.all(has_gdrcopy(machine))) {
     proof.gdrcopy = compare_gdrcopy(jobs, plan, config, off);
   }
-  // The doctor has nothing to say about what is off.
+  // The doctor reports nothing about features that are off.
   const bool is_off = machine.config.gdr == Switch::kOff;
   machine.config.gdr = Switch::kOn;
-  // The window on PCI has to hold the heaps of these jobs.
+  // The GPU's window on PCI must be large enough for the heaps of these jobs.
   machine.config.symmetric_size = heap_bytes(plan);
   machine.config.max_pes_per_gpu = jobs.one_process() ? 2 : 1;
   proof.place = find_place(machine, proof.gdr.on.network, proof.gdr.gpu, lost_before);

@@ -7,7 +7,7 @@
 
 namespace gshmem::proof {
 
-/// Lets the doctor find the libraries of a card that a model of costs stands for.
+/// Lets the doctor find the libraries of the card that a model of costs represents.
 [[nodiscard]] info::Machine with_card_libraries(info::Machine machine);
 
 /// Collective. Only the first process has a complete result. Errors: those of Jobs.

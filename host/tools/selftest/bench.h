@@ -16,7 +16,7 @@
 
 namespace gshmem::selftest {
 
-/// A check failed, and why.
+/// Thrown when a check has failed, with the reason.
 struct CheckFailed {
   std::string why;
 };
@@ -41,8 +41,8 @@ class Bench {
   void put(void* dest, const void* source, std::size_t bytes);
   void get(void* dest, const void* source, std::size_t bytes);
   void quiet();
-  /// The result of `provoke`: the error completion of the first queue, and the message. Throws
-  /// CheckFailed when there is none.
+  /// The result of error_of(): the error completion of the first queue after `provoke`, and the
+  /// message. error_of() throws CheckFailed when there is no error.
   struct Met {
     abi::CompletionEntry completion;
     std::string message;
@@ -66,16 +66,16 @@ inline constexpr std::uint64_t kSource = 1 << 20, kDest = 3 << 20;
 
 /// Returns bytes that differ from their neighbours and from those of another seed.
 [[nodiscard]] Bytes pattern(std::size_t bytes, unsigned seed);
-/// Throws CheckFailed, which tells where they begin to differ.
+/// Throws CheckFailed, which says where the bytes begin to differ.
 void expect_equal(const std::string& what, const Bytes& got, const Bytes& expected);
-/// Does this for a value; the error tells if its bytes are in reverse order.
+/// Does what expect_equal does, for a value. The error says if its bytes are in reverse order.
 void expect_word(const std::string& what, std::uint64_t got, std::uint64_t expected,
                  std::uint32_t width);
 
 /// Returns the text of a check that succeeds.
 using Check = std::string (*)(Bench& bench);
 
-// Each of these may end its Bench.
+// After each of these checks its Bench may be unusable.
 [[nodiscard]] std::string check_transfers(Bench& bench);
 [[nodiscard]] std::string check_inline(Bench& bench);
 [[nodiscard]] std::string check_atomics_4(Bench& bench);

@@ -63,7 +63,8 @@ SelfTestPart test_part(const std::string& title, const Config& config) {
   return part;
 }
 
-/// Tries a setting of queues in host memory: data, what carries signals, and `more`.
+/// Tries a setting of queues in host memory: it checks data, the operations for signals, and
+/// `more`.
 Finding try_setting(const std::string& name, const Config& config,
                     std::initializer_list<Check> more = {}) {
   std::vector<Check> checks{check_transfers, check_signals};
@@ -81,7 +82,7 @@ SelfTestPart test_records(Config config) {
   config.doorbell_record = Switch::kOn;
   part.findings.push_back(try_setting("on", config, {check_wrap}));
   config.doorbell_record = Switch::kOff;
-  // The index of a queue has 16 bits, and without a record only the doorbell tells it.
+  // The index of a queue has 16 bits, and without a record only the doorbell contains it.
   Finding off = try_setting("off", config, {check_wrap});
   if (off.kind == Kind::kFailed && off.detail.ends_with(" has no queues without doorbell records"))
     off.kind = Kind::kNote;
@@ -89,8 +90,9 @@ SelfTestPart test_records(Config config) {
   return part;
 }
 
-/// The addresses of an Ethernet port: those of each version of RoCE. A card has at least four. It
-/// is no error that one does not work, unless `network` has it: its interface may be down.
+/// Tests the addresses of an Ethernet port, for each version of RoCE. A card has at least four. If
+/// one of them does not work, this is not an error unless `network` uses it: its interface may be
+/// down.
 SelfTestPart test_addresses(Config config, const std::string& network) {
   SelfTestPart part{"addresses of the port, in host memory", {}};
   constexpr int kMost = 16;
@@ -120,7 +122,7 @@ Config config_of(const Config& given) {
   config.ib_timeout = std::min(config.ib_timeout, 14);
   config.ib_retry_count = std::min(config.ib_retry_count, 3);
   config.qps_per_pe = 1;
-  // Its entries are those of connections.
+  // The checks read entries, which are those of connections.
   if (config.connect == ConnectChoice::kDc) config.connect = ConnectChoice::kInit;
   return config;
 }
