@@ -1,6 +1,6 @@
 // The backend "GSHMEM" of torch's symmetric memory, and the operations torch.ops.gshmem.
-// gshmem/torch/__init__.py has it compiled for the torch that is there, without CUDA's headers: a
-// tensor's device says whether a call is left in torch's current stream or made at once, in CPU
+// gshmem/torch/__init__.py compiles it for the installed torch, without CUDA's headers. The device
+// of a tensor decides whether a call is queued in torch's current stream, or made at once in CPU
 // mode.
 #include "symmetric_allocator.h"
 
@@ -9,8 +9,8 @@
 #include <functional>
 #include <string_view>
 
-// Torch's maker of allocators for its pools of CUDA memory, without CUDA's headers. A torch without
-// CUDA does not have it.
+// Torch's function that makes allocators for its pools of CUDA memory, without CUDA's headers. A
+// torch without CUDA does not have it.
 struct CUstream_st;
 namespace c10::cuda::CUDACachingAllocator {
 class CUDAAllocator;
@@ -30,8 +30,8 @@ Allocator& allocator_of(c10::DeviceType type) {
   return type == c10::DeviceType::CPU ? cpu : cuda;
 }
 
-/// A tensor of an operation, with what its group knows of it. The first one of a group is a
-/// rendezvous.
+/// A tensor of an operation, with the data that its group has about it. The first operand of a
+/// group makes a rendezvous.
 struct Operand {
   Operand(const at::Tensor& tensor, const std::string& group_name, const char* name,
           bool is_signal = false)
@@ -64,7 +64,8 @@ gshmem_team_t team_of(const Operand& operand) {
   return Groups::get().team_of(*operand.memory->group().members, operand.memory->get_device());
 }
 
-/// `part` is apart from `whole`, or this rank's own part of it. Null: it may not be that either.
+/// Checks that `part` does not overlap `whole`, or is this rank's own part of it, which begins at
+/// `own`. If `own` is null, no overlap is allowed.
 void check_overlap(const Operand& whole, const Operand& part, const char* own, const char* call) {
   const bool apart =
       whole.address + whole.bytes <= part.address || part.address + part.bytes <= whole.address;
@@ -77,8 +78,8 @@ void check_status(int status, const char* call) {
   TORCH_CHECK(status == 0, call, ": ", gshmemx_status_string(status));
 }
 
-/// A collective may write to a member that has not entered yet, whose stream may still use its
-/// `out`.
+/// Synchronizes the streams of the members. Otherwise a collective could write to the `out` of a
+/// member that has not entered yet, whose stream may still use it.
 gshmem_team_t enter(const Operand& operand, const char* call) {
   const gshmem_team_t team = team_of(operand);
   check_status(gshmemx_team_sync_on_stream(team, operand.stream), call);
@@ -150,8 +151,8 @@ at::Tensor reduce_to(const at::Tensor& input, const std::string& op, const std::
               source.bytes, " bytes, out ", dest.bytes);
   const auto rank = static_cast<std::size_t>(source.memory->get_rank());
   check_overlap(source, dest, source.address + (scatter ? rank * dest.bytes : 0), call);
-  // In place no member can write before all have entered, because their elements are what it reads.
-  // All members see that alike, where each does not have another part.
+  // In place, no member can write before all have entered, because it reads the elements of all.
+  // Whether a call is in place is the same on all members, unless each has another part.
   const bool in_place = !scatter && dest.address == source.address;
   const gshmem_team_t team = in_place ? team_of(source) : enter(source, call);
   check_status(reduce(team, dest.address, source.address, count, source.stream), call);
@@ -213,9 +214,9 @@ at::Tensor broadcast(at::Tensor tensor, std::int64_t root, std::string group) {
   return tensor;
 }
 
-/// Rows of `input` go to the ranks, `in_splits[r]` of them to rank r. `out_splits_offsets` gets how
-/// many rows came from each, and from which row of `out` on they are. The splits decide on the host
-/// which rows to get, so it waits for them.
+/// Sends rows of `input` to the ranks: `in_splits[r]` of them to rank r. `out_splits_offsets` gets
+/// the number of rows from each rank, and the row of `out` at which they begin. The host needs the
+/// splits to decide which rows to get, so it waits for them.
 void all_to_all_vdev(const at::Tensor& input, at::Tensor out, const at::Tensor& in_splits,
                      at::Tensor out_splits_offsets, std::string group) {
   const Operand source(input, group, "input"), dest(out, group, "out"),
@@ -275,7 +276,7 @@ struct OneSided {
   int pe;
 };
 
-/// This rank's content to the peer; complete at the peer after a barrier.
+/// Puts this rank's content to the peer. It is complete at the peer after a barrier.
 void put(const at::Tensor& tensor, std::int64_t peer, std::string group) {
   const OneSided call(tensor, peer, group);
   gshmemx_putmem_on_stream(call.theirs, call.mine.address, call.mine.bytes, call.pe,
@@ -290,7 +291,8 @@ void get(at::Tensor tensor, std::int64_t peer, std::string group) {
   check_fault();
 }
 
-/// `address` is on a PE; on all it is at the same place in a block.
+/// Returns the word of a signal at `address`, which is on a PE. It has the same offset in the block
+/// on all PEs.
 std::uint64_t* signal_word(const Operand& signal, char* address) {
   TORCH_CHECK(
       signal.bytes >= sizeof(std::uint64_t) &&
@@ -300,7 +302,7 @@ std::uint64_t* signal_word(const Operand& signal, char* address) {
   return reinterpret_cast<std::uint64_t*>(address);
 }
 
-/// The peer's `signal` becomes `value` after the content.
+/// Puts the content, and then sets the peer's `signal` to `value`.
 void put_with_signal(const at::Tensor& tensor, const at::Tensor& signal, std::int64_t value,
                      std::int64_t peer, std::string group) {
   const OneSided call(tensor, peer, group), word(signal, peer, group, true);
@@ -323,8 +325,8 @@ void reserve(std::int64_t bytes) {
   Pool::get().reserve(static_cast<std::size_t>(bytes));
 }
 
-/// Lets symm_mem.get_mempool_allocator() take memory of the backend that is chosen. That of
-/// torch 2.9 refuses backends but NVSHMEM. An allocator begins with its base class, c10::Allocator.
+/// Lets symm_mem.get_mempool_allocator() use the memory of the chosen backend. In torch 2.9 it
+/// refuses all backends but NVSHMEM. An allocator begins with its base class, c10::Allocator.
 void register_mempool_allocator() {
   if (!torch::cuda::CUDAPluggableAllocator::createCustomAllocator) return;
   const auto allocator = torch::cuda::CUDAPluggableAllocator::createCustomAllocator(
@@ -341,7 +343,7 @@ void register_mempool_allocator() {
 
 }  // namespace
 
-// A tensor's device is no other dispatch key: the calls are the same ones.
+// The device of a tensor does not change the dispatch key: all tensors use the same functions.
 TORCH_LIBRARY(gshmem, m) {
   const auto key = c10::DispatchKey::CompositeExplicitAutograd;
   m.def("all_reduce_(Tensor(a!) tensor, str reduce_op, str group_name) -> Tensor(a!)",
@@ -374,7 +376,7 @@ TORCH_LIBRARY(gshmem, m) {
 
 }  // namespace gshmem_torch
 
-/// Makes the backend known. `cuda` is 1 if "GSHMEM" is for tensors of GPUs, and 0 in CPU mode.
+/// Registers the backend. `cuda` is 1 if "GSHMEM" is for tensors of GPUs, and 0 in CPU mode.
 extern "C" __attribute__((visibility("default"))) void gshmem_torch_register(
     int cuda, gshmem_torch::Ask ask) {
   auto& allocator = gshmem_torch::allocator_of(cuda ? c10::DeviceType::CUDA : c10::DeviceType::CPU);
@@ -385,7 +387,7 @@ extern "C" __attribute__((visibility("default"))) void gshmem_torch_register(
   if (cuda) gshmem_torch::register_mempool_allocator();
 }
 
-/// The job has ended: of what is left of it, each use is an error.
+/// Called when the job has ended. Objects that remain of it throw when they are used.
 extern "C" __attribute__((visibility("default"))) void gshmem_torch_job_ended() {
   gshmem_torch::Pool::get().reset();
   gshmem_torch::Groups::get().reset();

@@ -1,5 +1,5 @@
-// The class that torch asks of a backend to allocate symmetric memory, and to find what a tensor is
-// a part of. Included by backend.cpp.
+// The class by which torch allocates symmetric memory of a backend, and finds the allocation that
+// contains a tensor. Included by backend.cpp.
 #pragma once
 
 #include "symmetric_memory.h"
@@ -14,13 +14,14 @@ class Allocator : public symm::SymmetricMemoryAllocator {
  public:
   explicit Allocator(c10::DeviceType type) : type_(type) {}
 
-  /// The first call is collective, and so is one that finds no room in the pool.
+  /// Allocates a block. The first call is collective, and so is one for which the pool has no room.
   void* alloc(std::size_t bytes, int device_idx,
               const std::optional<std::string>& group_name) override {
     const c10::Device device(
         type_, static_cast<c10::DeviceIndex>(type_ == c10::DeviceType::CPU ? -1 : device_idx));
     const c10::OptionalDeviceGuard guard(device.is_cuda() ? std::optional(device) : std::nullopt);
-    // Once for a job: torch may hold a lock here that a thread with Python's lock waits for.
+    // This is done once for a job: torch may hold a lock here, for which a thread with Python's
+    // lock waits.
     if (!joined_) {
       ask_python(nullptr);
       joined_ = true;
@@ -39,7 +40,8 @@ class Allocator : public symm::SymmetricMemoryAllocator {
   void free(void* ptr) override {
     std::shared_ptr<Allocation> last;  // given back outside of the lock
     const std::lock_guard lock(mutex_);
-    // A tensor of this job may have the address of one of an earlier job: it goes with the last.
+    // A tensor of this job may have the address of a tensor of an earlier job, which is freed
+    // first.
     Allocations& from = ended_.count(static_cast<char*>(ptr)) > 0 ? ended_ : allocations_;
     const auto found = from.find(static_cast<char*>(ptr));
     if (found == from.end()) return;
@@ -55,14 +57,14 @@ class Allocator : public symm::SymmetricMemoryAllocator {
 
   bool has_allocation(void* ptr) { return find(ptr) != nullptr; }  // virtual since torch 2.10
 
-  /// Null for other memory, as torch's own backend.
+  /// Returns null for other memory, as torch's own backend does.
   c10::intrusive_ptr<symm::SymmetricMemory> rendezvous(
       void* ptr, const std::optional<std::string>& group_name) override {
     const auto allocation = find(ptr);
     return allocation ? handle_of(allocation, ptr, group_name) : nullptr;
   }
 
-  /// Also for a signal pad.
+  /// Does what rendezvous does, also for a signal pad.
   c10::intrusive_ptr<symm::SymmetricMemory> rendezvous_word(void* ptr, const std::string& group) {
     const auto allocation = find(ptr, true);
     return allocation ? handle_of(allocation, allocation->base, group) : nullptr;
@@ -128,7 +130,7 @@ class Allocator : public symm::SymmetricMemoryAllocator {
     return address < base + end ? allocation : nullptr;
   }
 
-  /// The heap is on one device: that of the first tensor.
+  /// Is the heap on this device? It is on one device, that of the first tensor.
   bool is_place(c10::Device device) {
     const std::lock_guard lock(mutex_);
     if (!place_) place_ = device;

@@ -1,5 +1,5 @@
-// Process groups of torch: how their members tell each other something, and their teams. Included
-// by symmetric_memory.h. Invariant: an object of a process group has one Members, whatever other
+// Process groups of torch: how their members exchange data, and their teams. Included by
+// symmetric_memory.h. Invariant: an object of a process group has one Members, whatever other
 // groups have its name. A group's members make its calls in the same order.
 #pragma once
 
@@ -17,9 +17,9 @@
 
 namespace gshmem_torch {
 
-/// A question to Python. Without a group: make this process a PE, where it is none. Else `answer`
-/// gets what tells the group from others of its name: "world", or a digest of its ranks. False:
-/// `answer` gets why not.
+/// A question to Python. Without a group it makes this process a PE, if it is none. Otherwise
+/// `answer` gets a text that distinguishes the group from others of its name: "world", or a digest
+/// of its ranks. If it returns false, `answer` has the reason.
 using Ask = bool (*)(const char* group_name, char* answer, std::size_t bytes);
 
 inline Ask& python() {
@@ -62,7 +62,7 @@ std::vector<T> share(Members& members, const T& mine) {
   return all;
 }
 
-/// All of them. No lock is held while a call waits for other ranks, or for Python.
+/// All process groups. No lock is held while a call waits for other ranks, or for Python.
 class Groups {
  public:
   static Groups& get() {
@@ -91,14 +91,14 @@ class Groups {
                                                  .size = group->getSize()});
   }
 
-  /// The first call is collective over the group.
+  /// Returns the team of the group. The first call is collective over the group.
   gshmem_team_t team_of(Members& members, c10::Device device) {
     if (members.which == "world") return GSHMEM_TEAM_WORLD;
     if (members.team == GSHMEM_TEAM_INVALID) make_team(members, device);
     return members.team;
   }
 
-  /// The job has ended.
+  /// Called when the job has ended.
   void reset() {
     const std::lock_guard lock(mutex_);
     members_.clear();
@@ -108,8 +108,8 @@ class Groups {
  private:
   using Teams = std::map<gshmemx_team_uniqueid_t, gshmem_team_t>;
 
-  /// Torch destroys a group at another time on each rank, so the team stays for the next group of
-  /// these ranks.
+  /// Drops process groups that have ended. Torch destroys a group at different times on the ranks,
+  /// so the team stays for the next group of these ranks.
   void drop_ended() {
     for (auto each = members_.begin(); each != members_.end();) {
       const Members& members = *each->second;
@@ -123,7 +123,7 @@ class Groups {
     }
   }
 
-  /// Takes a team that is spare on all members, or makes one.
+  /// Takes a team that is unused on all members, or makes one.
   void make_team(Members& members, c10::Device device) {
     struct Offer {
       gshmemx_team_uniqueid_t fresh;

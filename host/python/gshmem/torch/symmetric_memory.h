@@ -1,7 +1,7 @@
-// The class that torch asks of a backend for what a group has of an allocation after its
-// rendezvous. Included by symmetric_allocator.h. A block is the tensor's memory, the signal pad for
-// kernels of torch and of users, and for each group the words of put_signal, wait_signal and
-// barrier, and arrays of pointers for kernels.
+// The class by which torch uses an allocation of a group after its rendezvous. Included by
+// symmetric_allocator.h. A block contains the tensor's memory, and the signal pad for kernels of
+// torch and of users. For each group it has the words of put_signal, wait_signal and barrier, and
+// arrays of pointers for kernels.
 #pragma once
 
 #include "symmetric_group.h"
@@ -19,8 +19,8 @@
 #include <string>
 #include <utility>
 
-// It is in torch's library for CUDA, so a torch without CUDA does not have it. It is C, and the
-// same in all versions since 2.6.
+// This function is in torch's library for CUDA, so a torch without CUDA does not have it. It is a C
+// function, and has not changed since 2.6.
 extern "C" __attribute__((weak)) int aoti_torch_get_current_cuda_stream(std::int32_t device,
                                                                         void** stream);
 
@@ -36,7 +36,7 @@ inline std::size_t pad_bytes() {
 #endif
 }
 
-/// Torch's current stream of the device; calls are made at once in CPU mode.
+/// Returns torch's current stream of the device. In CPU mode calls are made at once.
 inline gshmemx_stream_t current_stream(c10::Device device) {
   void* stream = nullptr;
   if (device.is_cuda()) {
@@ -47,7 +47,7 @@ inline gshmemx_stream_t current_stream(c10::Device device) {
   return static_cast<gshmemx_stream_t>(stream);
 }
 
-/// Where the parts of a block are, relative to its beginning. All members of a group have the same.
+/// Offsets of the parts of a block. They are the same on all members of a group.
 struct Layout {
   explicit Layout(std::size_t bytes)
       : size(bytes),
@@ -57,7 +57,8 @@ struct Layout {
         arrays(words + kGroups * words_bytes()),
         array_bytes(static_cast<std::size_t>(gshmem_n_pes()) * (2 * sizeof(void*) + sizeof(int))),
         end(arrays + kGroups * round_up(array_bytes, 16)) {}
-  /// The pad has so many words. A group has as many for put_signal, and again for barriers.
+  /// Returns the number of words of the pad. A group has as many words for put_signal, and as many
+  /// for barriers.
   std::size_t count() const { return pad_size / sizeof(std::uint32_t); }
   std::size_t words_bytes() const { return 2 * count() * sizeof(std::uint64_t); }
 
@@ -104,14 +105,14 @@ struct Allocation {
   std::optional<std::string> default_group;
   std::uint64_t job;
   char* base;
-  std::mutex mutex;          // of what follows
+  std::mutex mutex;          // guards the members below
   std::uint64_t places = 0;  // of words and arrays, that groups have: a bit for each
   std::map<const Members*, std::shared_ptr<Group>> groups;
   std::map<std::pair<const Members*, std::size_t>, c10::weak_intrusive_ptr<symm::SymmetricMemory>>
       handles;
 };
 
-/// A place that no group has, or that one had which has ended. Layout::kGroups: there is none.
+/// Takes a place that is free, or whose group has ended. Returns Layout::kGroups if there is none.
 inline std::size_t take_place(Allocation& allocation) {
   const std::lock_guard lock(allocation.mutex);
   for (auto each = allocation.groups.begin(); each != allocation.groups.end();) {
@@ -210,7 +211,8 @@ class Memory : public symm::SymmetricMemory {
   int* get_rank_to_global_rank_dev() override { return group().pes_dev; }
   bool world_within_direct_access() override { return group_->mapped; }
 
-  /// In rounds, of which each doubles how many members are known to have come.
+  /// Synchronizes in rounds. Each round doubles the number of members that are known to have
+  /// entered.
   void barrier(int channel, std::size_t timeout_ms) override {
     Pool::get().check(allocation_->job);
     const std::size_t first = allocation_->layout.count() + word(channel, 0);
@@ -232,18 +234,18 @@ class Memory : public symm::SymmetricMemory {
     receive(src_rank, word(channel, src_rank), "wait_signal", channel, timeout_ms);
   }
 
-  /// At the last reference that is no weak one: Allocation::handles has one of those.
+  /// Called at the last strong reference. Allocation::handles has a weak one.
   void release_resources() override {
     group_.reset();
     allocation_.reset();
   }
 
-  /// Throws after the end of the job.
+  /// Returns the group. Throws after the end of the job.
   const Group& group() const {
     Pool::get().check(allocation_->job);
     return *group_;
   }
-  /// An address of this tensor on another member, as one of this PE's heap.
+  /// Returns the address of this tensor on another member, as an address of this PE's heap.
   char* symmetric(int rank, const void* mine) const {
     check_rank(rank);
     return group_->symmetric[static_cast<std::size_t>(rank)] +
@@ -271,8 +273,8 @@ class Memory : public symm::SymmetricMemory {
            index;
   }
 
-  /// Adds 1 to a word of a member. An empty payload orders what the stream did before: kernels
-  /// store to mapped members.
+  /// Adds 1 to a word of a member. A put of no bytes orders earlier work of the stream before it,
+  /// because kernels store to mapped members.
   void send(int rank, std::size_t index) {
     const auto stream = current_stream(get_device());
     auto* word = word_of(rank, index);
@@ -282,9 +284,9 @@ class Memory : public symm::SymmetricMemory {
     check_fault();
   }
 
-  /// Waits for 1 in a word of this PE and takes it away, so that a graph may be launched again. A
-  /// word that a NIC adds to is not changed here (GSHMEM_AMO): its value is compared with how many
-  /// were waited for.
+  /// Waits for 1 in a word of this PE and subtracts it, so that a graph may be launched again. If a
+  /// NIC adds to the word (GSHMEM_AMO), it is not changed here: its value is compared with the
+  /// number of signals that were consumed.
   void receive(int from, std::size_t index, const char* call, int channel, std::size_t timeout_ms) {
     const auto stream = current_stream(get_device());
     auto* word = word_of(group_->rank, index);

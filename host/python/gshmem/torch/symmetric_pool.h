@@ -1,8 +1,8 @@
-// The memory of symmetric tensors: parts of the heap, from which every PE takes blocks alone.
-// Included by symmetric_group.h. Invariant: PEs that take blocks of the same sizes in the same
-// order get the same offsets, whenever each of them gives its blocks back. Python's garbage
-// collector runs at another time on each PE, so a block that is given back is room again only when
-// all PEs renew the pool together. They do that when a block finds no room.
+// The memory of symmetric tensors: parts of the heap, from which every PE takes blocks without the
+// others. Included by symmetric_group.h. Invariant: PEs that take blocks of the same sizes in the
+// same order get the same offsets, whenever each of them returns its blocks. Python's garbage
+// collector runs at different times on the PEs. So a returned block is free again only when all PEs
+// renew the pool together. They do that when there is no room for a block.
 #pragma once
 
 #include <gshmem/gshmem.h>
@@ -21,7 +21,7 @@
 
 namespace gshmem_torch {
 
-/// Makes an exception of the fault of this PE, if there is one.
+/// Throws the fault of this PE as an exception, if there is one.
 inline void check_fault() {
   gshmemx_fault_t fault;
   TORCH_CHECK(gshmemx_last_fault(&fault) == GSHMEMX_SUCCESS, fault.message);
@@ -31,7 +31,7 @@ inline std::size_t round_up(std::size_t bytes, std::size_t unit) {
   return (bytes + unit - 1) / unit * unit;
 }
 
-/// Waits for what streams of the device have.
+/// Waits until the streams of the device have ended their work.
 inline void synchronize(c10::Device device) {
   if (device.is_cuda())
     c10::impl::VirtualGuardImpl(device.type()).synchronizeDevice(device.index());
@@ -43,13 +43,14 @@ class Pool {
   static constexpr std::size_t kAlign = 512;
   static constexpr std::size_t kPart = std::size_t{64} << 20;
 
-  /// One per process. It is never destroyed, because tensors may outlive static objects.
+  /// Returns the pool of the process. It is never destroyed, because tensors may outlive static
+  /// objects.
   static Pool& get() {
     static Pool& pool = *new Pool;
     return pool;
   }
 
-  /// How many jobs have ended. Blocks of an earlier one have no memory.
+  /// Returns how many jobs have ended. Blocks of an earlier job have no memory.
   std::uint64_t job() const { return job_; }
 
   void check(std::uint64_t job) const {
@@ -57,7 +58,7 @@ class Pool {
                 "the tensor's memory was given back by gshmem.finalize()");
   }
 
-  /// The job has ended, and with it its heap.
+  /// Called when the job, and with it its heap, has ended.
   void reset() {
     const std::lock_guard lock(mutex_);
     ++job_;
@@ -67,7 +68,7 @@ class Pool {
     blocks_.clear();
   }
 
-  /// The first call is collective, and so is one that finds no room.
+  /// Takes a block. The first call is collective, and so is one for which there is no room.
   char* take(std::size_t bytes, c10::Device device) {
     const std::lock_guard lock(mutex_);
     bytes = round_up(std::max<std::size_t>(bytes, 1), kUnit);
@@ -81,7 +82,7 @@ class Pool {
     return base;
   }
 
-  /// Local, also after the end of the job that the block is of.
+  /// Returns a block. Local, also after the end of the block's job.
   void give(char* base, std::uint64_t job) {
     const std::lock_guard lock(mutex_);
     if (job == job_) blocks_.erase(base);
@@ -93,7 +94,7 @@ class Pool {
     grow(round_up(bytes, kUnit));
   }
 
-  /// An address that has the same offset on all PEs. Offsets of blocks are told relative to it.
+  /// Returns an address that has the same offset on all PEs. Offsets of blocks are relative to it.
   char* anchor() {
     const std::lock_guard lock(mutex_);
     begin();
@@ -167,8 +168,8 @@ class Pool {
     }
   }
 
-  /// Makes room of what no PE has a block in, and grows the heap where that is not enough on any of
-  /// them. Streams end first: a kernel may use a block that Python has dropped already.
+  /// Frees the memory in which no PE has a block, and grows the heap if that is not enough on some
+  /// PE. Streams end first: a kernel may use a block that Python has already dropped.
   void renew(std::size_t bytes, c10::Device device) {
     begin();
     synchronize(device);
