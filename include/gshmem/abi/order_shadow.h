@@ -10,7 +10,7 @@ namespace gshmem::abi {
 
 enum class OrderKind : std::uint32_t { kPut, kPutSignal, kGet, kFetch, kUpdate };
 
-/// A call that the specification does not say to be complete. No access is larger than a word.
+/// A call that may not be complete. No access is larger than a word.
 struct OrderRecord {
   std::uint64_t turn;  ///< 0: none; kOrderBusy: being written; else the number of the call, plus 1
   std::uint64_t local,
@@ -28,13 +28,13 @@ inline constexpr std::uint64_t kOrderBusy = ~std::uint64_t{0};
 inline constexpr std::uint32_t kOrderRecords = 1024, kOrderContexts = 64, kOrderWords = 64,
                                kOrderPairs = 256;
 
-/// The numbers of the first calls of a context that come after something.
+/// Numbers of calls of a context: the first one after the last quiet, fence or acquire.
 struct OrderContext {
   std::uint64_t quiet, fence;
-  std::uint64_t acquired;  ///< `fence`, when the PE last learned something from another one
+  std::uint64_t acquired;  ///< `fence` when the PE last synchronized with another one
 };
 
-/// A word of this PE that other PEs add to, and the last call that did. Written by them.
+/// A word of this PE to which other PEs add, and the last call that did. Written by other PEs.
 struct OrderWord {
   std::uint64_t word;  ///< its offset in the heap; 0: none
   std::uint32_t adds;  ///< 1: the last call added to it, and did not set it
@@ -42,12 +42,12 @@ struct OrderWord {
   char name[40], file[68];
 };
 
-/// The payload of a put with signal that is in this PE's heap, for as long as nobody has waited for
-/// its signal. Written by the PE that has put it.
+/// The payload of a put with signal that is in this PE's heap, until a thread has waited for its
+/// signal. Written by the PE that has put it.
 struct OrderPayload {
   std::uint64_t state;              ///< OrderState
   std::uint64_t word, dest, bytes;  ///< offsets in the heap
-  std::uint64_t sum;                ///< of its contents (device/api/order_watch.h)
+  std::uint64_t sum;                ///< hash of its contents (device/api/order_watch.h)
   /// When it was put: OrderShadow::barriers of the sender, and OrderShadow::epoch of this PE.
   std::uint32_t barriers, epoch;
   std::int32_t pe, line;
@@ -58,11 +58,11 @@ enum OrderState : std::uint64_t { kOrderFree, kOrderComing, kOrderThere, kOrderL
 struct OrderShadow {
   std::uint64_t head;      ///< the number of the next call
   std::uint64_t first;     ///< no earlier call is pending
-  std::uint64_t acquired;  ///< `head`, when the PE last learned something from another one
+  std::uint64_t acquired;  ///< `head` when the PE last synchronized with another one
   std::uint32_t epoch;     ///< changes when the host completes all calls
-  std::uint32_t contexts;  ///< how many have been used
+  std::uint32_t contexts;  ///< number of contexts that were used
   std::uint32_t findings;
-  std::uint32_t barriers;  ///< of all PEs that this one has entered
+  std::uint32_t barriers;  ///< number of barriers of all PEs that this one has entered
   OrderContext context[kOrderContexts];
   OrderRecord records[kOrderRecords];
   OrderWord words[kOrderWords];

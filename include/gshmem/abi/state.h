@@ -47,9 +47,9 @@ struct InternalArea {
 inline constexpr std::uint64_t kInternalBytes = kHeapAlignment;
 static_assert(sizeof(InternalArea) <= kInternalBytes);
 
-/// An open context or queue handle, found by the low bits of the handle. The state that `state`
-/// points to never changes: it is the PE's state with the queues of that context. Null: no entry
-/// was ever used from here on.
+/// An open context or queue handle, found by the low bits of the handle. The state to which `state`
+/// points never changes: it is the PE's state with the queues of that context. Null: no entry from
+/// here on was ever used.
 struct ContextEntry {
   const struct DeviceState* state;
   std::uint32_t handle;  ///< 0: closed
@@ -60,11 +60,11 @@ static_assert(sizeof(ContextEntry) == 16);
 inline constexpr std::uint32_t kTeamContext = 1u << 30, kFirstContext = 2;
 inline constexpr std::uint32_t kMaxContexts = 1024;  ///< open at a time; a power of two
 
-/// With this number no PE can be in the range of consecutive ones.
+/// A number with which no PE is in the range of consecutive ones.
 inline constexpr std::int32_t kMappedByTable = 1 << 30;
 
 /// The unit that executes atomics and signal updates on memory of mapped PEs, including this one.
-/// Those of a NIC and those of this machine need not be atomic to each other.
+/// Atomics of a NIC need not be atomic to those of CPUs and GPUs.
 enum class AmoPath : std::uint32_t {
   kInPlace,  ///< the calling thread
   /// A NIC, because a link between GPUs has no atomics; a signal is still set by a store, which
@@ -94,7 +94,7 @@ struct LocalRange {
   const Be32* keys;     ///< by QueueView::nic, for offsets from DeviceState::heap
 };
 inline constexpr std::uint32_t kMaxLocal = 256;  ///< number of ranges at a time
-/// Where they are. Outside of [begin, end) there are none.
+/// The table of local ranges. No address outside of [begin, end) is in one of them.
 struct alignas(16) LocalTable {
   std::uint64_t begin, end;
   const LocalRange* rows;  ///< kMaxLocal rows, in host memory that kernels access, too
@@ -149,8 +149,9 @@ static_assert(std::is_trivially_copyable_v<DeviceState>);
 static_assert(sizeof(DeviceState) == 240 && offsetof(DeviceState, heap) % 16 == 0 &&
               offsetof(DeviceState, nic) % 32 == 0);
 
-/// The symbol gshmemi_device_state of kernels. In every version its last word is the number, and
-/// the rest is the state, so the library can tell another version before it writes one.
+/// The symbol gshmemi_device_state of kernels. In every version its last word is the number of the
+/// version, and the rest is the state. So the library can detect another version before it writes a
+/// state.
 struct StateSymbol {
   std::uint64_t state[sizeof(DeviceState) / 8] = {};
   std::uint64_t abi = kStateAbi;

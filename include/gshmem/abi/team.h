@@ -37,24 +37,24 @@ struct SyncSlot {
   alignas(128) std::uint64_t epoch;  ///< number of syncs completed by this PE, which alone uses it
   /// Number of collectives by packets that this PE has begun; it alone uses it.
   std::uint32_t packets;
-  /// `arrived[n % 2][i]` has the low bits of n: from member i when it enters sync n, or in round i
-  /// from the member that signals this one then. There are two words, because flags that use
-  /// different network queues may overtake each other: n + 2 is sent when all members have sent n +
-  /// 1, and so have seen n.
+  /// `arrived[n % 2][i]` has the low bits of n. Member i stores them when it enters sync n; in a
+  /// larger team, the member that signals this one in round i stores them. There are two words,
+  /// because flags that use different network queues may overtake each other: n + 2 is sent when
+  /// all members have sent n + 1, and so have seen n.
   alignas(128) std::uint32_t arrived[2][kFlatPes];
   /// For host threads, used in the same way: the number of the call in the upper half, a value in
   /// the lower half.
   alignas(128) std::uint64_t agreed[2][kSyncRounds][kAgreeWords];
-  /// The bytes that members before this one contribute to a collect, with kCounted set, from the
-  /// member that sends it in round i; reset to 0 after it was read. The sum of them is used by this
-  /// PE only.
+  /// The bytes that members before this one contribute to a collect, with kCounted set. The member
+  /// that signals this one in round i stores them. They are reset to 0 after they were read. Only
+  /// this PE uses `first`, their sum.
   alignas(128) std::uint64_t counted[kSyncRounds];
   std::uint64_t first;
   /// The last two collectives of this PE, for members that check whether theirs is the same
   /// (device/collective/collective_check.h), and the number of all that it has noted, which only
   /// this PE uses.
   CallNote notes[2];
-  /// Those of the member before this one, which puts them here if it is not mapped.
+  /// The notes of the member before this one, which puts them here if it is not mapped.
   CallNote told[2];
   std::uint32_t noted;
 };
@@ -114,7 +114,7 @@ struct Team {
   const std::int32_t* members;  ///< null: start and stride give the members
   std::int32_t start, stride;
   std::int32_t n_pes, my_pe;
-  std::uint32_t handle;      ///< while the entry has no team: the handle of none
+  std::uint32_t handle;      ///< an invalid handle while the entry has no team
   std::uint32_t flat;        ///< 1: every member signals every other one
   std::uint32_t mapped = 0;  ///< 1: all members map each other
   /// By Limit: the maximum bytes that one member puts to another; 0 = never.
