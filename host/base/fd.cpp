@@ -12,7 +12,24 @@
 
 namespace gshmem {
 
-Fd::Fd(int fd) noexcept : fd_(fd), forks_(fork_count()) { close_in_children(fd); }
+namespace {
+
+/// Moves a descriptor that has the number of one of the standard streams. A program that was
+/// started without one of them (`>&-`) writes to that number all the same: its output would be a
+/// message of the job.
+int beyond_standard_streams(int fd) noexcept {
+  if (fd < 0 || fd > STDERR_FILENO) return fd;
+  const int moved = ::fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+  if (moved < 0) return fd;
+  ::close(fd);
+  return moved;
+}
+
+}  // namespace
+
+Fd::Fd(int fd) noexcept : fd_(beyond_standard_streams(fd)), forks_(fork_count()) {
+  close_in_children(fd_);
+}
 
 // The descriptor leaves the table before it is closed: another thread may open the same number at
 // once.

@@ -1,7 +1,7 @@
-// A file descriptor that closes itself. In the child of a fork it is closed and the object is
-// empty. Invariant: no call in a child uses a descriptor of its parent, even if the child has
-// opened another file with the same number. (A fork between the system call that opens the
-// descriptor and this object's constructor does pass it on.)
+// A file descriptor that closes itself. Its number is never that of a standard stream. In the child
+// of a fork it is closed and the object is empty. Invariant: no call in a child uses a descriptor
+// of its parent, even if the child has opened another file with the same number. (A fork between
+// the system call that opens the descriptor and this object's constructor does pass it on.)
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@ namespace gshmem {
 class Fd {
  public:
   Fd() = default;
-  explicit Fd(int fd) noexcept;
+  explicit Fd(int fd) noexcept;  ///< get() may have another number
   Fd(Fd&& other) noexcept : fd_(std::exchange(other.fd_, -1)), forks_(other.forks_) {}
   Fd& operator=(Fd&& other) noexcept {
     std::swap(fd_, other.fd_);

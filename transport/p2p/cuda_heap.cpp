@@ -127,7 +127,7 @@ Fd export_descriptor(const CudaDriver& cuda, CUmemGenericAllocationHandle memory
             CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
   Fd own(fd);
   // A program that another thread starts in the meantime would keep the memory.
-  check_errno(::fcntl(fd, F_SETFD, FD_CLOEXEC), "fcntl(GPU memory)");
+  check_errno(::fcntl(own.get(), F_SETFD, FD_CLOEXEC), "fcntl(GPU memory)");
   return own;
 }
 

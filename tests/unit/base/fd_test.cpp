@@ -40,6 +40,20 @@ int in_fork(const Body& body) {
 
 }  // namespace
 
+TEST_CASE("a_descriptor_never_has_the_number_of_a_standard_stream") {
+  const int number = GENERATE(STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO);
+  const Fd saved(::fcntl(number, F_DUPFD_CLOEXEC, 100));
+  ::close(number);
+  const int opened = open_nothing();
+  const Fd fd(opened);
+  const bool is_free = !is_open(number);
+  ::dup2(saved.get(), number);
+  CHECK(opened == number);
+  CHECK(is_free);
+  CHECK(fd.get() > STDERR_FILENO);
+  CHECK((::fcntl(fd.get(), F_GETFD) & FD_CLOEXEC) != 0);
+}
+
 TEST_CASE("child_has_none_of_its_parents_descriptors") {
   std::vector<Fd> all;
   for (int i = 0; i < 200; ++i) all.emplace_back(open_nothing());
