@@ -41,6 +41,11 @@ struct Variable {
   std::uint64_t (*number)(const Config& config);
 };
 
+/// Is it a choice of on and off, and perhaps more?
+bool is_switch(const Variable& v) {
+  return v.kind == Kind::kChoice && v.names.find("kOn") != std::string_view::npos;
+}
+
 std::string accepted(const Variable& v) {
   switch (v.kind) {
     case Kind::kBytes:
@@ -58,6 +63,7 @@ std::string accepted(const Variable& v) {
       for (std::size_t i = 0; !choice_word(v.names, i).empty(); ++i) {
         words += " " + choice_word(v.names, i);
       }
+      if (is_switch(v)) words += "; 1, yes and true are on, and 0, no and false off";
       return words;
     }
   }
@@ -186,7 +192,7 @@ bool parse_bool(const Variable& v, std::string_view text) {
 
 /// A choice of on and off takes the words of a variable that is true or false, too.
 std::string_view as_switch(const Variable& v, std::string_view text) {
-  if (v.names.find("kOn") == std::string_view::npos) return text;
+  if (!is_switch(v)) return text;
   for (const char* word : {"1", "yes", "true"})
     if (same_word(text, word)) return "on";
   for (const char* word : {"0", "no", "false"})
