@@ -188,7 +188,7 @@ Findings check_library(const Machine& machine) {
 
 Findings check_pmix(const Machine& machine) {
   if (!machine.built_with_pmix) {
-    return {hint({.symptom = "mpirun and srun start jobs of one PE each",
+    return {hint({.symptom = "programs under mpirun or srun fail to start a job",
                   .cause = "this gshmem was built without PMIx headers",
                   .fix = "sudo apt-get install libpmix-dev, then configure and build again"})};
   }

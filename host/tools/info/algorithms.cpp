@@ -14,7 +14,7 @@ using device::Algorithm, device::CallKind;
 
 std::string_view name_of(Algorithm algorithm) {
   constexpr std::string_view kNames[] = {"packets",  "direct",      "two levels",
-                                         "one shot", "two shots",   "pieces",
+                                         "one shot", "two shots",   "chunks",
                                          "words",    "many blocks", "many blocks, one shot"};
   static_assert(std::size(kNames) == device::kAlgorithms);
   return kNames[static_cast<std::size_t>(algorithm)];

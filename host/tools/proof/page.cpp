@@ -246,7 +246,7 @@ std::string as_page(const Proof& proof) {
     facts.emplace_back("off", leg_text(proof.gdr.off));
   }
   if (!proof.gdr.series.empty()) {
-    facts.emplace_back("repeats", strprintf("%d, on and off by turns", proof.repeats));
+    facts.emplace_back("repeats", strprintf("%d, on and off alternately", proof.repeats));
     facts.emplace_back("hosts",
                        proof.gdr.one_host ? "both PEs are on this host" : "one PE each on two");
     if (const std::string threads = threads_text(proof.gdr); !threads.empty())

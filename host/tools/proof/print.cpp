@@ -145,7 +145,7 @@ std::string as_text(const Proof& proof) {
   const Comparison& gdr = proof.gdr;
   if (gdr.has_run()) out += legs(gdr);
   if (!gdr.series.empty()) {
-    out += fact_line("repeats", strprintf("%d, on and off by turns; %s%s", proof.repeats,
+    out += fact_line("repeats", strprintf("%d, on and off alternately; %s%s", proof.repeats,
                                           gdr.one_host ? "both PEs are on this host"
                                                        : "the PEs are on two hosts",
                                           gdr.modelled ? "; times of a model (GSHNIC_COSTS)" : ""));

@@ -124,7 +124,7 @@ std::string complaint(const AlgorithmRow& row, std::string_view algorithm, const
                                                    : 4},
       {"one shot", 2},
       {"two shots", 2},
-      {"pieces", bytes < static_cast<std::size_t>(team.n_pes) ? 2 : 3},
+      {"chunks", bytes < static_cast<std::size_t>(team.n_pes) ? 2 : 3},
       {"words", 2}};
   if (way.packets == (algorithm == "packets" ? 1 : 0) && way.syncs == syncs.at(algorithm) &&
       (algorithm != "one shot" || !two_shots) &&
@@ -246,7 +246,7 @@ TEST_CASE("calls_between_hosts_use_the_algorithm_of_the_table") {
         std::vector<AlgorithmRange>{{1, 0, "direct", {}}});
   const Seen uneven = see(3, apart, seed);
   CHECK(uneven.table.topology() == "3 PEs, some by the network");
-  CHECK(row_of(uneven.table, "reduce", "block").ranges[0].algorithm == "pieces");
+  CHECK(row_of(uneven.table, "reduce", "block").ranges[0].algorithm == "chunks");
 }
 #endif
 
