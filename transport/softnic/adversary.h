@@ -18,7 +18,7 @@
 namespace gshmem::soft {
 
 enum class Behaviour : std::uint8_t {
-  kStarve,          ///< "starve": a queue pair is not looked at for a while
+  kStarve,          ///< "starve": a queue pair is not processed for a while
   kBatch,           ///< "batch": few WQEs in a visit, then the next queue pair
   kLateStart,       ///< "late_start": execution begins late, so the source is read late
   kLateCompletion,  ///< "late_completion": the completion comes long after the data
@@ -27,7 +27,7 @@ enum class Behaviour : std::uint8_t {
                     ///< ordering only)
   kLateRead,        ///< "late_read": the source of a read is read late, after later writes
   kLateAtomic,      ///< "late_atomic": the old value comes back late
-  kCoalesce,        ///< "coalesce": a doorbell is looked at late, so that a newer one replaces it
+  kCoalesce,        ///< "coalesce": a doorbell is read late, so that a newer one replaces it
   kSkip,            ///< "skip": completions that a collapsed queue may leave out are left out
   kLateFlush,       ///< "late_flush": flushes come late, one by one
   kDrop,            ///< "drop": a message is lost and sent again

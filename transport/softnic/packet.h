@@ -55,7 +55,7 @@ struct alignas(64) Packet {
   std::uint8_t syndrome = 0, vendor = 0;
   std::uint8_t inject = 0;  ///< syndrome with which the responder has to fail (rules.h)
   Condition condition = Condition::kSilence;
-  bool first = false, last = false;  ///< of the message as sent, whose pieces may come in any order
+  bool first = false, last = false;  ///< of the message as sent; parts may come in any order
   std::uint32_t payload_bytes = 0;
   std::uint32_t key = 0;
   std::uint32_t source = 0, target = 0;  ///< queue pair numbers
