@@ -22,8 +22,8 @@
 
 namespace gshmem::nic {
 
-/// Registers as device code accesses them, or memory that stands in for them. Memory keeps only the
-/// last store, so device code has to store there in the order of its turns.
+/// Registers as device code accesses them, or memory that replaces them (soft NIC). Memory keeps
+/// only the last store, so device code has to store there in the order of its turns.
 struct MappedRegisters {
   void* address;
   bool needs_order;
