@@ -87,7 +87,7 @@ MUTATIONS = [
              "  posting.entries.fill(store, posting.queue);\n  posting.group.sync();\n",
              "  posting.entries.fill(store, posting.queue);\n", MODEL, NOT_THERE + "|" + STUCK),
     mutation("lanes_not_told_of_what_is_published", "network/post.h",
-             "  group.sync();  // the others see", "  // the others see", MODEL, QUIET),
+             "  group.sync();  // the other threads see", "  // the other threads see", MODEL, QUIET),
     # Each of the two alone does no harm.
     Mutation("counter_read_before_base_and_believed", "network/queue.h", [
         ("  const std::uint64_t base = load_acquire_gpu(&queue.cursor()->done);\n", ""),
