@@ -1,5 +1,5 @@
 // Burst: many small messages to one PE with one doorbell for all. For the thread that puts, this is
-// the cheapest path onto the network. C++20.
+// the path to the network with the lowest cost. C++20.
 #pragma once
 
 #include "context.hpp"
@@ -29,7 +29,7 @@ namespace gshmem {
 /// the burst. When the queue is full, the burst rings and waits. Sources may be reused after a
 /// quiet.
 ///
-/// Context: one made with GSHMEM_CTX_PRIVATE or GSHMEM_CTX_SERIALIZED. While the burst lives,
+/// Context: one made with GSHMEM_CTX_PRIVATE or GSHMEM_CTX_SERIALIZED. While the burst exists,
 /// nothing else may be posted by the context, which has one burst at a time. quiet of the context
 /// may be called after ring() or signal(). With any other context, to a mapped PE, and on host
 /// threads whose heaps are on GPUs, the functions are those of Context, one by one.
@@ -58,7 +58,8 @@ class Burst {
     memcpy(&raw, &value, sizeof(T));
     burst_.put_word(dest, raw, sizeof(T));
   }
-  /// Updates a word after all messages so far, of all threads. It is sent at once, and so are they.
+  /// Updates a word after all messages so far, of all threads. It and all earlier messages are sent
+  /// at once.
   GSHMEM_FN void signal(Signal signal) { burst_.signal({signal.address, signal.value, signal.op}); }
   /// Sends all messages so far.
   GSHMEM_FN void ring() { burst_.ring(); }

@@ -6,17 +6,17 @@
 //
 // Terms. A PE owns one GPU (or, in CPU mode, one process or thread) and a symmetric heap. `dest` of
 // put, `source` of get and `sig_addr` are symmetric objects: memory of gshmem_malloc, the same on
-// all PEs. The other side of a transfer is any memory the caller can read or write. nelems counts
+// all PEs. The other buffer of a transfer is any memory the caller can read or write. nelems counts
 // elements, pe is 0 .. n_pes-1. Functions without suffix are called by one thread; gshmemx_*_warp
 // and gshmemx_*_block by all threads of a warp or block with the same arguments. functions.h has
 // every function that moves data or synchronizes; functions.def documents what each family
 // promises.
 //
-// Order. put returns when `source` may be reused, put_nbi at once; both are complete at the target
-// after gshmem_quiet of the calling thread. get returns with the data, get_nbi has it after
-// gshmem_quiet. gshmem_fence orders puts, atomics and signals to each PE. A signal is never visible
-// before its payload. After wait_until, test or signal_wait_until has returned true, operations
-// that the writer ordered before the value are visible to the caller.
+// Order. put returns when `source` may be reused, put_nbi may return earlier; both are complete at
+// the target after gshmem_quiet of the calling thread. get returns with the data, get_nbi has it
+// after gshmem_quiet. gshmem_fence orders puts, atomics and signals to each PE. A signal is never
+// visible before its payload. After wait_until, test or signal_wait_until has returned true,
+// operations that the writer ordered before the value are visible to the caller.
 //
 // Errors. Bad arguments and faults are recorded for gshmemx_last_fault and end the process unless
 // GSHMEM_FAULT=report; functions that return a status return it. Device code checks arguments in
@@ -63,8 +63,8 @@ GSHMEM_EXPORT void gshmem_query_initialized(int* initialized);
 GSHMEM_EXPORT void gshmem_pcontrol(int level, ...);
 /// Ends one init of the calling thread's PE. The last call is collective: it completes everything,
 /// frees the heap and leaves the job. A process that exits need not call it. It waits for every PE
-/// that lives, even for one that is suspended. It does not wait for PEs that died, that a fault
-/// stopped, or whose host does not answer (GSHMEM_HEARTBEAT). gshmem_init may follow.
+/// that has not ended, even for one that is suspended. It does not wait for PEs that died, that a
+/// fault stopped, or whose host does not answer (GSHMEM_HEARTBEAT). gshmem_init may follow.
 GSHMEM_EXPORT void gshmem_finalize(void);
 /// Ends the job on all PEs with `status`; does not return.
 GSHMEM_EXPORT void gshmem_global_exit(int status);
@@ -77,8 +77,8 @@ GSHMEM_EXPORT void gshmem_info_get_name(char* name);
 // Collective: every PE makes the calls, in the same order and with equal arguments. A difference is
 // a fault (GSHMEMX_ERROR_SYMMETRY) on all PEs, which names the PEs and both values.
 /// Allocates `size` bytes, aligned to 128, at the same offset of every heap; returns after all PEs
-/// have allocated. Contents are undefined. The heaps of all PEs grow where it finds no room, up to
-/// GSHMEM_SYMMETRIC_LIMIT. Returns null for size 0, when memory is short on any PE (the log says on
+/// have allocated. Contents are undefined. The heaps of all PEs grow if there is no room, up to
+/// GSHMEM_SYMMETRIC_LIMIT. Returns null for size 0, when any PE has not enough memory (the log says
 /// which, and how much) and after a fault.
 GSHMEM_EXPORT void* gshmem_malloc(size_t size);
 /// Allocates `count * size` zeroed bytes; also returns null when the product overflows.
@@ -89,8 +89,8 @@ GSHMEM_EXPORT void* gshmem_calloc(size_t count, size_t size);
 GSHMEM_EXPORT void* gshmem_align(size_t alignment, size_t size);
 /// Does what gshmem_malloc does; `hints` are or-ed gshmem_malloc_hints, which have no effect.
 GSHMEM_EXPORT void* gshmem_malloc_with_hints(size_t size, long hints);
-/// Does what C realloc does, for symmetric memory; contents move with it. Returns null when memory
-/// is short: `ptr` is then unchanged.
+/// Does what C realloc does, for symmetric memory; contents move with it. Returns null when any PE
+/// has not enough memory: `ptr` is then unchanged.
 GSHMEM_EXPORT void* gshmem_realloc(void* ptr, size_t size);
 /// Waits for all PEs, then frees. Null is allowed and not collective; an address that is not an
 /// allocation is a fault (GSHMEMX_ERROR_INVALID_VALUE) on the PE that passed it.

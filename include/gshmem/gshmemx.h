@@ -1,6 +1,6 @@
 // gshmem extensions to OpenSHMEM that are not in functions.h: init with attributes, several PEs
-// per process, modules loaded by hand, faults and status strings. Included by gshmem.h. C11, C++17,
-// CUDA.
+// per process, modules that the program loads, faults and status strings. Included by gshmem.h.
+// C11, C++17, CUDA.
 #pragma once
 
 #include "gshmem.h"
@@ -105,15 +105,15 @@ GSHMEM_EXPORT int gshmemx_buffer_unregister(void* addr);
 GSHMEM_EXPORT void gshmemx_buffer_unregister_all(void);
 
 // --- Memory of the program as symmetric memory ---------------------------------------------------
-// These functions map the same bytes at other addresses: the program's memory at `buf_ptr` stays
-// there, too, and still belongs to the program. Registered memory is in a range after the heap
-// (GSHMEM_REGISTERED_SIZE), at the same offset on all PEs. There every call accepts it like memory
-// of gshmem_malloc, except realloc and free.
+// These functions map the same bytes at other addresses: the program's memory at `buf_ptr` remains
+// mapped there, too, and still belongs to the program. Registered memory is in a range after the
+// heap (GSHMEM_REGISTERED_SIZE), at the same offset on all PEs. There every call accepts it like
+// memory of gshmem_malloc, except realloc and free.
 /// Collective, with the same `size` everywhere: returns the symmetric address of `size` bytes at
 /// `buf_ptr`. On a GPU the memory must be whole allocations of cuMemCreate of this PE's GPU, with a
 /// POSIX file descriptor as handle, mapped one after the other. In CPU mode it must be whole pages
 /// of mmap with MAP_SHARED, of a file that is open. `flags` is 0. Returns null on errors, on all
-/// PEs alike, with the reason in the log: GSHMEMX_ERROR_SYMMETRY; GSHMEMX_ERROR_INVALID_VALUE for
+/// PEs, with the reason in the log: GSHMEMX_ERROR_SYMMETRY; GSHMEMX_ERROR_INVALID_VALUE for
 /// null, no bytes, parts of allocations, flags, symmetric memory, or memory that overlaps
 /// registered memory; GSHMEMX_ERROR_NOT_SUPPORTED for other memory, and in jobs that map heaps by
 /// fabric handles; GSHMEMX_ERROR_NIC for memory that a NIC cannot access;
@@ -128,7 +128,7 @@ GSHMEM_EXPORT void* gshmemx_buffer_register_symmetric_at_preferred_address(void*
                                                                            void* preferred_addr,
                                                                            int flags);
 /// Collective: ends the registration of the memory at `mmap_ptr`, with its `size`; the memory at
-/// `buf_ptr` stays. No PE may be using it. Returns a status, an error on all PEs alike:
+/// `buf_ptr` remains. No PE may be using it. Returns a status, an error on all PEs:
 /// GSHMEMX_ERROR_SYMMETRY; GSHMEMX_ERROR_INVALID_VALUE for an address that is not registered, or
 /// not with that size.
 GSHMEM_EXPORT int gshmemx_buffer_unregister_symmetric(void* mmap_ptr, size_t size);
@@ -195,7 +195,7 @@ struct CUstream_st;
 typedef struct CUstream_st* gshmemx_stream_t;
 #include <gshmem/stream_functions.h>
 
-// --- Modules loaded by hand ----------------------------------------------------------------------
+// --- Modules that the program loads --------------------------------------------------------------
 // For code that includes gshmem.h, or is linked with the device library, and is loaded with
 // cuModuleLoad* or cuLibraryLoad*.
 struct CUmod_st;

@@ -59,7 +59,7 @@ def _transfer(call: str, dest: Memory, source: Memory, pe: int, wait: bool, stre
 def put(dest: Any, source: Any, pe: int, *, wait: bool = True, stream: Any = None) -> None:
     """Copies `source`, any memory, to the symmetric `dest` of PE `pe`. It is complete there after quiet().
 
-    wait=False returns at once; `source` is in use until this thread's quiet().
+    wait=False may return before the transfer is complete; `source` is in use until this thread's quiet().
     """
     require()
     _transfer("put", symmetric(dest, "dest"), memory_of(source), pe, wait, stream)
