@@ -190,7 +190,7 @@ bool parse_bool(const Variable& v, std::string_view text) {
   bad_value(v, text);
 }
 
-/// A choice of on and off takes the words of a variable that is true or false, too.
+/// Translates the words of a boolean variable for a choice that has on and off.
 std::string_view as_switch(const Variable& v, std::string_view text) {
   if (!is_switch(v)) return text;
   for (const char* word : {"1", "yes", "true"})
@@ -244,7 +244,7 @@ constexpr Variable kVariables[] = {
 
 const char* lookup_env(const char* name, void*) { return env_lookup(name); }
 
-/// A variable of NVSHMEM that is used here (nvshmem_variables.def).
+/// A variable of NVSHMEM that sets a variable of gshmem (nvshmem_variables.def).
 struct Twin {
   const char *theirs, *ours;
   std::string_view words;
@@ -254,7 +254,7 @@ constexpr Twin kTwins[] = {
 #include "host/base/nvshmem_variables.def"
 };
 
-/// A variable of NVSHMEM that is not used here, with the variable that serves its purpose.
+/// A variable of NVSHMEM that has no effect, with what a user of gshmem can look at instead.
 struct NoTwin {
   std::string_view theirs;
   const char* see;
@@ -483,7 +483,7 @@ std::vector<std::string> config_unused_twins(Config::Lookup lookup, void* contex
     const auto v = std::ranges::find(kVariables, std::string_view(twin.ours), &Variable::name);
     if (text == nullptr || text_of(twin.ours, lookup, context) != nullptr) continue;
     if (v->kind != Kind::kBytes && !translated(twin, *v, text))
-      messages.push_back(strprintf("%s=\"%.200s\" is left alone: %s takes %s", twin.theirs, text,
+      messages.push_back(strprintf("%s=\"%.200s\" is ignored: %s accepts %s", twin.theirs, text,
                                    twin.ours, accepted(*v).c_str()));
   }
   return messages;

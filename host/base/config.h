@@ -90,7 +90,7 @@ struct ConfigEntry {
 /// GSHMEM_HOME and the like, which build systems set.
 [[nodiscard]] std::vector<std::string> config_unknown_names(
     const std::vector<std::string>& environ_names);
-/// Returns `NVSHMEM_QP_DEPTH="8" is left alone: GSHMEM_QP_DEPTH takes an integer ...` for each
+/// Returns `NVSHMEM_QP_DEPTH="8" is ignored: GSHMEM_QP_DEPTH accepts an integer ...` for each
 /// variable of nvshmem_variables.def whose value ours cannot have.
 [[nodiscard]] std::vector<std::string> config_unused_twins(Config::Lookup lookup, void* context);
 /// Returns "NVSHMEM_HCA_PREFIX, NVSHMEM_QP_DEPHT: no counterpart in gshmem, changes nothing; for

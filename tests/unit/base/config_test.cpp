@@ -310,9 +310,9 @@ TEST_CASE("variables_of_nvshmem_count_if_those_of_gshmem_are_not_set") {
       {"NVSHMEM_QP_DEPTH", "8"}, {"NVSHMEM_REMOTE_TRANSPORT", "carrier"}, {"NVSHMEM_HCA_LIST", ""}};
   CHECK(parse(values).qp_depth == 1024);
   CHECK(config_unused_twins(find_value, &values) ==
-        Names{"NVSHMEM_REMOTE_TRANSPORT=\"carrier\" is left alone: GSHMEM_NIC takes one of auto "
+        Names{"NVSHMEM_REMOTE_TRANSPORT=\"carrier\" is ignored: GSHMEM_NIC accepts one of auto "
               "mlx5 soft ofi none",
-              "NVSHMEM_QP_DEPTH=\"8\" is left alone: GSHMEM_QP_DEPTH takes an integer from 64 to "
+              "NVSHMEM_QP_DEPTH=\"8\" is ignored: GSHMEM_QP_DEPTH accepts an integer from 64 to "
               "32768"});
   // A value that only gshmem knows is no value of NVSHMEM, and an empty value counts as not set.
   Values other{{"NVSHMEM_REMOTE_TRANSPORT", "soft"}, {"NVSHMEM_QP_DEPTH", ""}};
