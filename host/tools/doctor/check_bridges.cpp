@@ -87,7 +87,7 @@ Findings check_acs(const Machine& machine) {
   if (!seen.redirecting.empty()) {
     // NCCL User Guide, Troubleshooting, "PCI Access Control Services (ACS)".
     findings.push_back(problem(
-        {.symptom = "traffic between GPU and NIC makes the detour through the root complex: low "
+        {.symptom = "traffic between GPU and NIC goes through the root complex: low "
                     "bandwidth, or hangs",
          .cause = "ACS P2P redirect is on in " + joined(seen.redirecting),
          .fix = setpci_for(seen.redirecting) +

@@ -213,7 +213,7 @@ Findings check_peermem(const Machine& machine) {
     if (dmabuf) return {ok("the legacy nv_peer_mem is loaded; dma-buf makes it superfluous")};
     // NVIDIA GPUDirect RDMA User Manual, "Installing GPUDirect RDMA": it does not work with DevX
     // umem.
-    return {problem({.symptom = "work queues cannot lie in GPU memory",
+    return {problem({.symptom = "work queues cannot be in GPU memory",
                      .cause = "the legacy module nv_peer_mem registers memory for verbs, but not "
                               "DevX user memory, which queues are",
                      .fix = "sudo rmmod nv_peer_mem && sudo modprobe nvidia-peermem; meanwhile "

@@ -46,11 +46,12 @@ Channel find_channel(const Machine& machine) {
 }
 
 Trouble channel_trouble(const Machine& machine, const Channel& channel) {
-  Trouble trouble{.symptom = machine.config.fabric == Switch::kOn
-                                 ? "GSHMEM_FABRIC=on: init fails on GPUs"
-                                 : "PEs of other hosts in this NVLink domain go by the network",
-                  .cause = {},
-                  .fix = {}};
+  Trouble trouble{
+      .symptom = machine.config.fabric == Switch::kOn
+                     ? "GSHMEM_FABRIC=on: init fails on GPUs"
+                     : "PEs of other hosts in this NVLink domain are reached over the network",
+      .cause = {},
+      .fix = {}};
   const std::string major = major_number(machine);
   if (!channel.file.empty()) {
     trouble.cause = channel.file + ": " + std::strerror(channel.error);

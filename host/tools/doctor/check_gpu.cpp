@@ -87,7 +87,7 @@ Findings check_peer_access(const Machine& machine) {
   return {problem(
       {.symptom =
            "atomics and signals that add between PEs on GPUs " + joined(pcie) +
-           " go by a network, or are an error (GSHMEMX_ERROR_NOT_SUPPORTED) where there is none",
+           " use the network, or are an error (GSHMEMX_ERROR_NOT_SUPPORTED) where there is none",
        .cause = "these GPUs map each other over PCIe, without native atomics "
                 "(CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED is 0)",
        .fix =

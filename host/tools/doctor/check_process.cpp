@@ -141,7 +141,7 @@ Findings check_dev_shm(const Machine& machine) {
 
 Findings check_memory(const Machine& machine) {
   const bool cpu_mode = machine.cuda.gpus.empty() || machine.config.device == DeviceChoice::kCpu;
-  if (!cpu_mode) return {skipped("heaps lie in GPU memory")};
+  if (!cpu_mode) return {skipped("heaps are in GPU memory")};
   const auto available = memory(machine, "MemAvailable:");
   const auto limit = cgroup_memory(machine.root);
   if (!available && !limit) return {skipped("neither /proc/meminfo nor a cgroup says how much")};

@@ -83,8 +83,8 @@ void look_for_cuda_runtime(const Machine& machine, Findings& findings) {
     return;
   }
   Trouble trouble{.symptom =
-                      "libfabric has no FI_HMEM: heaps in GPU memory go by host memory, or "
-                      "init fails (EFA, Slingshot, GSHMEM_GDR=on)",
+                      "libfabric has no FI_HMEM: data of heaps in GPU memory is copied through "
+                      "host memory, or init fails (EFA, Slingshot, GSHMEM_GDR=on)",
                   .cause = "it opens the CUDA runtime as libcudart.so: " + found.why_not,
                   .fix = "install the CUDA runtime, or LD_LIBRARY_PATH to it"};
   for (const char* number : {"13", "12", "11.0"}) {
@@ -236,7 +236,7 @@ Findings check_verbs_libraries(const Machine& machine) {
        "34"},
       {"libmlx5.so.1",
        {"mlx5dv_devx_obj_create", "mlx5dv_devx_umem_reg_ex"},
-       "work queues may not find the pages they need, and cannot lie in GPU memory as dma-buf "
+       "work queues may not find the pages they need, and cannot be in GPU memory as dma-buf "
        "(which 44 can)",
        "35"}};
   Findings findings;
