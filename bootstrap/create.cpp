@@ -87,8 +87,8 @@ std::unique_ptr<Bootstrap> try_pmix(const Config& config) {
   try {
     return create_pmix(config);
   } catch (const Error& error) {
-    // Without libpmix, or with a server that hangs, every process would silently become a job of
-    // its own. Only an explicit address or choice may override that.
+    // Without libpmix, or with a server that hangs, every process would silently become a
+    // separate job. Only an explicit address or choice may override that.
     const bool left_over = error.code() == GSHMEMX_ERROR_BOOTSTRAP;
     if (!left_over && config.uid_address.empty()) throw;
     GSHMEM_WARN("PMIX_RANK is set, but PMIx is not usable: %s", error.what());
@@ -137,7 +137,7 @@ std::unique_ptr<Bootstrap> create(const Config& config) {
   if (by_torchrun && !torchrun_address().empty()) return create_by_address(config, launcher);
   throw Error(GSHMEMX_ERROR_BOOTSTRAP,
               cannot_join(*launcher, environment, nullptr) + "; use " + launcher->way_out +
-                  "; or GSHMEM_BOOTSTRAP=single where each process is a job of its own");
+                  "; or GSHMEM_BOOTSTRAP=single where each process is a separate job");
 }
 
 }  // namespace gshmem::bootstrap

@@ -238,8 +238,8 @@ class Pmix final : public Bootstrap {
     std::memcpy(copy.data() + sizeof(number), data, bytes);
     if (next_value) {
       require(*next_value == copy, GSHMEMX_ERROR_BOOTSTRAP,
-              "an earlier init failed on some ranks only, and PMIx takes no value twice; start the "
-              "job again");
+              "an earlier init failed on some ranks only, and PMIx does not accept a value twice; "
+              "start the job again");
       return;
     }
     next_value = copy;

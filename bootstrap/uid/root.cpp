@@ -81,8 +81,10 @@ class RootLoop {
       return flushed || stop_deadline_.passed();
     }
     if (by_number_.empty() && setup_.alone.passed()) {
-      GSHMEM_ERROR("no rank has come with a unique id of this process for %g s: it is void",
-                   setup_.alone_seconds);
+      GSHMEM_ERROR(
+          "no rank has connected with a unique id of this process for %g s: the id is no longer "
+          "valid",
+          setup_.alone_seconds);
       return true;
     }
     if (!job_.deserted()) return false;
@@ -321,8 +323,9 @@ void RootRegistry::watch() {
     try {
       watch_once(entries);
     } catch (const std::exception& error) {
-      GSHMEM_ERROR("unique ids of this process that no rank has come with are void: %s",
-                   error.what());
+      GSHMEM_ERROR(
+          "unique ids of this process with which no rank has connected are no longer valid: %s",
+          error.what());
       const std::lock_guard lock(mutex_);
       unused_.clear();
     }

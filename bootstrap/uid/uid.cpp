@@ -196,7 +196,8 @@ class Uid final : public Bootstrap {
     const bool by_address = entry.refused == Entry::Refused::kRetry;
     if (by_address) text += " (rank 0 is to listen there)";
     if (final)
-      text += "; has the process that made the unique id ended, or did no rank come for an hour?";
+      text +=
+          "; has the process that made the unique id ended, or has no rank connected for an hour?";
     text += "; this host has " + net::interfaces_text(net::list_interfaces());
     text += by_address ? ", GSHMEM_UID_ADDRESS has to be an address of rank 0 that it reaches"
                        : ", choose the network with GSHMEM_UID_INTERFACE where the id is made";

@@ -150,7 +150,7 @@ std::vector<Endpoint> resolve(const std::string& address, AddressFamily family) 
   unsigned number = 0;
   const auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), number);
   if (error != std::errc{} || end != port.data() + port.size() || number < 1 || number > 65535)
-    throw bad("the port has to lie in 1..65535");
+    throw bad("the port must be in 1..65535");
 
   addrinfo hints{};
   hints.ai_family = family == AddressFamily::kIpv4   ? AF_INET

@@ -151,7 +151,7 @@ TEST_CASE("an_address_with_its_port_is_resolved_and_another_text_is_an_error_tha
   for (const char* text : {"", "4711", ":4711", "[]:4711", "::1:4711", "[::1:4711", "::1]:4711"})
     CHECK(error_of(text) == "expected host:port or [ipv6]:port");
   for (const char* port : {"", "0", "65536", "-1", "1x", "x1", " 1", "99999999999"})
-    CHECK(error_of(std::string("127.0.0.1:") + port) == "the port has to lie in 1..65535");
+    CHECK(error_of(std::string("127.0.0.1:") + port) == "the port must be in 1..65535");
   const auto texts = [](const std::string& address, AddressFamily family) {
     std::vector<std::string> all;
     for (const Endpoint& endpoint : resolve(address, family))
