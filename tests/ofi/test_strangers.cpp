@@ -149,7 +149,7 @@ TEST_CASE("a message that no PE sends is ignored", "[ofi][double]") {
   CHECK(count([](Header& h) { h.queue = 1025; }) == 1);
   (void)said();
   CHECK(count([](Header& h) { h.number = 1u << 31; }) == 0);
-  CHECK_THAT(said(), Catch::Contains("message 2147483648 of PE 0's queue comes twice: ignored"));
+  CHECK_THAT(said(), Catch::Contains("message 2147483648 of PE 0's queue arrived twice: ignored"));
   CHECK(count([](Header&) {}) == 1);
   CHECK(count([](Header&) {}) == 0);                   // again
   CHECK(count([](Header& h) { h.number = 2; }) == 0);  // before its turn

@@ -219,7 +219,7 @@ void QueueSet::connect(const Pair& pair, const QueueInfos& theirs) {
   const std::lock_guard lock(mutex_);
   const std::span<const Queue> queues = queues_of(pair);
   require(theirs.size() == queues.size(), GSHMEMX_ERROR_INTERNAL,
-          strprintf("it tells of %zu queues, not %zu", theirs.size(), queues.size()));
+          strprintf("it describes %zu queues instead of %zu", theirs.size(), queues.size()));
   connect(queues, theirs);
 }
 

@@ -128,7 +128,7 @@ void Rails::open_host_ports(Collectives& boot, const std::vector<int>& node_of) 
     if (!ways_.empty()) outcome = kSome;
   } catch (const Error& error) {
     outcome = kFailed;
-    GSHMEM_WARN("PEs of this host are reached by way of the network: %s", error.what());
+    GSHMEM_WARN("PEs of this host are reached over the network: %s", error.what());
   }
   const std::vector<int> outcomes = allgather(boot, outcome);
   std::set<int> without;

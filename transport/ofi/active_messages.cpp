@@ -225,7 +225,7 @@ void ActiveMessages::received(MessageBuffer& buffer, const Completion& completio
   if (queue.take(buffer)) {
     serve(queue);
   } else {
-    GSHMEM_LOG_LIMITED(LogLevel::kWarn, "message %u of PE %d's queue comes twice: ignored",
+    GSHMEM_LOG_LIMITED(LogLevel::kWarn, "message %u of PE %d's queue arrived twice: ignored",
                        header.number, buffer.pe);
     post_receive(buffer);
   }

@@ -18,8 +18,8 @@ constexpr Variable kAlways[] = {
     // A PE may fork (data loaders do). On kernels before 5.13 the pages that EFA has registered
     // then belong to the child (fi_efa(7)).
     {"FI_EFA_FORK_SAFE", "1"},
-    // libmlx5 stores data that fits into a completion by the CPU, also if it belongs into GPU
-    // memory (rdma-core, providers/mlx5, MLX5_SCATTER_TO_CQE).
+    // libmlx5 stores data that fits into a completion by the CPU, also if it is for GPU memory
+    // (rdma-core, providers/mlx5, MLX5_SCATTER_TO_CQE).
     {"MLX5_SCATTER_TO_CQE", "0"},
 };
 constexpr Variable kForGpus[] = {

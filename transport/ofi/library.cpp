@@ -45,7 +45,7 @@ Library::Library() {
     throw Error(GSHMEMX_ERROR_NOT_SUPPORTED,
                 std::string(error.what()) +
                     "; GSHMEM_NIC=ofi needs libfabric (Debian: libfabric1; Amazon and HPE systems "
-                    "bring their own, whose folder belongs into LD_LIBRARY_PATH)");
+                    "bring their own, whose folder must be in LD_LIBRARY_PATH)");
   }
   getinfo = library_.function<decltype(::fi_getinfo)>("fi_getinfo");
   freeinfo = library_.function<decltype(::fi_freeinfo)>("fi_freeinfo");

@@ -81,7 +81,7 @@ void stage_or_fail(const OpenOptions& options, const Error& error) {
       options.config.ofi_provider.empty() ? ofi::network_for_gpus(Library::get()) : "";
   require(network.empty(), error.code(), [&] {
     return "this machine has " + network + ", but its NICs do not reach the heap: " + error.what() +
-           ". GSHMEM_GDR=off goes by host memory, at a fifth of the speed or less";
+           ". GSHMEM_GDR=off copies through host memory, at a fifth of the speed or less";
   });
 }
 

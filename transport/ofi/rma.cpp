@@ -292,7 +292,7 @@ void RmaEngine::flushed_own(std::size_t rail, const Completion& completion) {
   --own_flush_.flying;
   if (completion.error != 0) {
     ProviderError provider_error =
-        judge(setup_.rails.first().info(), completion, "READ of the own heap");
+        judge(setup_.rails.first().info(), completion, "READ of this PE's heap");
     if (provider_error.transient)
       own_flush_.to_read |= 1u << rail;
     else

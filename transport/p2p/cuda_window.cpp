@@ -312,7 +312,7 @@ CudaWindow::Attempt CudaWindow::map(CUdeviceptr at, std::uint64_t bytes, const v
 void CudaWindow::map_own(const CudaHeap& heap) {
   map_local(slot_of(me_), heap.fd.get());
   if (at_slot_[slot_of(me_)]) return;
-  throw Error(GSHMEMX_ERROR_CUDA, "the own heap: " + why_not_[me_]);
+  throw Error(GSHMEMX_ERROR_CUDA, "this PE's heap: " + why_not_[me_]);
 }
 
 /// Leaves the slot unmapped, with the reason, if this GPU cannot access the memory. Errors:

@@ -195,8 +195,7 @@ void Endpoint::count_cuda(const Request& request, const Region* local) {
   const bool verbs = std::strncmp(profile_.provider, "verbs", 5) == 0;
   if (verbs && request.call == FabricDouble::kRead && request.bytes <= 64 &&
       (scatter == nullptr || std::strcmp(scatter, "0") != 0))
-    record().violation(
-        "a completion carries data that belongs into GPU memory (MLX5_SCATTER_TO_CQE)");
+    record().violation("a completion carries data for GPU memory (MLX5_SCATTER_TO_CQE)");
 }
 
 ssize_t Endpoint::post(const Request& request) {
