@@ -453,7 +453,7 @@ GSHMEM_OUTLINE void look_at_payloads(const Watch& watch, std::uint64_t word, boo
         fence_acquire_system();
         if (sum_of(watch.state.heap + each.dest, each.bytes) != each.sum) {
           report(watch.shadow, {each.name, each.file, each.line, each.pe}, watch.place(),
-                 {"brought data", "waits for its signal, and the data is no longer there",
+                 {"put data", "waits for its signal, and the data was replaced",
                   "Another store has replaced the data, such as a memset after gshmem_malloc.",
                   "Fill the memory first, then call gshmem_barrier_all(), then let others put.",
                   false});
