@@ -49,9 +49,10 @@ CopyContext::CopyContext(const CudaDriver& cuda, int device) : cuda_(cuda) {
   const char* why = "";
   cuda_.cuGetErrorString(made, &why);
   GSHMEM_WARN(
-      "GPU %d has no room for a context of this library (cuCtxCreate: %s): while a call waits for "
-      "a kernel, cudaMemcpy say, what goes to or from this PE by the network waits, too; call "
-      "cudaDeviceSynchronize first, or free memory, or under MPS lower CUDA_DEVICE_MAX_CONNECTIONS",
+      "GPU %d has no room for a context of this library (cuCtxCreate: %s): while a call such as "
+      "cudaMemcpy waits for a kernel, transfers over the network to or from this PE wait, too; "
+      "call cudaDeviceSynchronize first, or free memory, or under MPS lower "
+      "CUDA_DEVICE_MAX_CONNECTIONS",
       device, why);
   GSHMEM_CU(&cuda_, cuDevicePrimaryCtxRetain, &context_, device_);
 }

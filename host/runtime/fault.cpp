@@ -119,7 +119,7 @@ std::string bad_argument(const abi::FaultRecord& f) {
           "array",
           is, value, f.pe, limit);
     case abi::Rule::kHeld:
-      return strprintf("%s = 0x%lx: nobody holds this lock, so it cannot be cleared", is, value);
+      return strprintf("%s = 0x%lx: no thread holds this lock, so it cannot be cleared", is, value);
     case abi::Rule::kOfHost:
       return strprintf(
           "%s = 0x%lx is GPU memory, which host threads cannot read; pass the list in host memory, "

@@ -187,7 +187,7 @@ void Network::open(const Outside& outside) {
                                   "native atomics (the other GPU is hidden from the container)";
   if (!open_nics(heap, (needed & kPaths) == 0, links)) return;
   if ((needed & kUnknown) != 0 && state_.my_pe == 0)
-    GSHMEM_WARN("GPUs of this job map each other %s: atomics go by the network, which is slower",
+    GSHMEM_WARN("GPUs of this job map each other %s: atomics use the network, which is slower",
                 links);
   faults_.set_network_path();
   if (inbound_trails() && gpu_)

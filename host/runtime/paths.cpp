@@ -153,8 +153,8 @@ void Paths::publish(std::uint64_t bytes_at_end) {
 }
 
 std::string Paths::why_not(int pe) const {
-  return strprintf("PE %d (%s) is not reached by load/store: %s", pe, group().host_of(pe).c_str(),
-                   window_->why_not(pe).c_str());
+  return strprintf("PE %d (%s) cannot be accessed by load/store: %s", pe,
+                   group().host_of(pe).c_str(), window_->why_not(pe).c_str());
 }
 
 Paths::LinkAtomics Paths::link_atomics() const {

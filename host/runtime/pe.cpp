@@ -396,7 +396,7 @@ Pe::~Pe() {
     try {
       quiet_network();
       complete_contexts();
-      ranks().set_timeout(0);  // there is no time limit for a PE that lives
+      ranks().set_timeout(0);  // there is no time limit for a PE that has not ended
       in_finalize_ = true;
       plane_->enter_finalize();
       if (!faults_.stopped()) {
@@ -404,7 +404,7 @@ Pe::~Pe() {
         others = control::Monitor::Others::kLeaveToo;
       }
     } catch (const Error& error) {
-      GSHMEM_WARN("finalize goes on without the other PEs: %s", error.what());
+      GSHMEM_WARN("finalize continues without the other PEs: %s", error.what());
     }
     network_.stop();  // all PEs have finished, so no PE accesses this one any more
     if (const unsigned bad = state_.control->bad_completions) {

@@ -126,8 +126,8 @@ std::vector<std::int32_t> Pe::create_queues(const char* call, int count) {
 void Pe::destroy_context(const char* call, const char* argument, std::int32_t handle) {
   require(handle != GSHMEM_CTX_DEFAULT, GSHMEMX_ERROR_INVALID_VALUE, [&] {
     return strprintf(
-        "%s: argument %s = %d is the default context (GSHMEM_CTX_DEFAULT), which stays open until "
-        "finalize",
+        "%s: argument %s = %d is the default context (GSHMEM_CTX_DEFAULT), which cannot be "
+        "destroyed: it exists until finalize",
         call, argument, handle);
   });
   const abi::DeviceState* context = contexts_->find(handle);

@@ -63,7 +63,7 @@ std::uint64_t RegisteredMemory::reserve(const char* call, std::size_t bytes,
   require(bytes <= allocator_.largest_free(), GSHMEMX_ERROR_OUT_OF_MEMORY, [&] {
     return strprintf(
         "%s: argument size = %zu: of %s of addresses for registered memory %lu are free, %lu of "
-        "them in one piece; raise GSHMEM_REGISTERED_SIZE",
+        "them contiguous; raise GSHMEM_REGISTERED_SIZE",
         call, bytes, size_text(allocator_.capacity()).c_str(), allocator_.bytes_free(),
         allocator_.largest_free());
   });
@@ -79,8 +79,8 @@ std::uint64_t RegisteredMemory::reserve_part(std::uint64_t bytes, std::uint64_t 
   const auto at = allocator_.try_allocate(bytes, alignment);
   require(at.has_value(), GSHMEMX_ERROR_OUT_OF_MEMORY, [&] {
     return strprintf(
-        "%s needed, and of %s of addresses beside it %s are free, %s of them in one piece; raise "
-        "GSHMEM_REGISTERED_SIZE",
+        "%s needed, and of %s of addresses after the heap %s are free, %s of them contiguous; "
+        "raise GSHMEM_REGISTERED_SIZE",
         size_text(bytes).c_str(), size_text(allocator_.capacity()).c_str(),
         size_text(allocator_.bytes_free()).c_str(), size_text(allocator_.largest_free()).c_str());
   });

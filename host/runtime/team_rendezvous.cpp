@@ -76,7 +76,7 @@ TeamRendezvous::Outcome TeamRendezvous::exchange(const char* call, const Place& 
       }
       require(limit.count() == 0 || std::chrono::steady_clock::now() - begun < limit,
               GSHMEMX_ERROR_TIMEOUT,
-              strprintf("%s: not all %d members have come within GSHMEM_TIMEOUT=%g s", call,
+              strprintf("%s: not all %d members have called it within GSHMEM_TIMEOUT=%g s", call,
                         place.size, limit.count()));
     }
     answer = std::move(wait->second);

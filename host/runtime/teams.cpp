@@ -424,9 +424,10 @@ gshmem_team_t Teams::join(const char* call, int my_pe, const gshmem_team_config_
 
 void Teams::destroy(const char* call, const abi::Team& team) {
   const std::size_t index = index_of(team);
-  gshmem::require(index >= kPredefined, GSHMEMX_ERROR_INVALID_VALUE,
-                  strprintf("%s: argument team = %d is a predefined team, which stays", call,
-                            static_cast<int>(team.handle)));
+  gshmem::require(
+      index >= kPredefined, GSHMEMX_ERROR_INVALID_VALUE,
+      strprintf("%s: argument team = %d is a predefined team, which cannot be destroyed", call,
+                static_cast<int>(team.handle)));
   agree_on_call(call, team, {}, "");
   write(index, kNone, {});
   release(index);

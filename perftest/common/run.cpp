@@ -52,7 +52,7 @@ void run_pe(const Program& program, const std::function<void(Bench&)>& run, Opti
   run(bench);
   if (runtime.my_pe() == 0) report.end();
 } catch (const UsageError& error) {
-  // It is thrown on all PEs alike.
+  // It is thrown on all PEs.
   if (runtime.my_pe() == 0) std::fprintf(stderr, "%s: %s\n", program.name, error.what());
   throw Failed{2};
 }

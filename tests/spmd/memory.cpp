@@ -1,4 +1,4 @@
-// Symmetric memory: malloc, calloc, align, realloc and free, on all PEs alike, up to the last byte.
+// Symmetric memory: malloc, calloc, align, realloc and free, on all PEs, up to the last byte.
 #include "tests/spmd/spmd.h"
 
 #include <algorithm>

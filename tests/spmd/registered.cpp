@@ -1,6 +1,6 @@
 // Registered memory of the program: every kind of call on it, by host threads and in kernels, with
 // either side in the heap or not; several buffers; registration and its end; and cases that are
-// refused on all PEs alike.
+// refused on all PEs.
 #include "tests/spmd/all_in_kernel.h"
 #include "tests/spmd/user_memory.h"
 

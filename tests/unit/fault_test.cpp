@@ -84,7 +84,8 @@ TEST_CASE("a_bad_argument_is_reported_by_the_rule_that_it_breaks") {
         " is of 5 bytes, and of 8 on PE 3: all members bring as many");
   CHECK(text_of(Rule::kSameArray, 255, 8, 3) ==
         " is at heap offset 0xff, and on PE 3 at 0x8: all members pass the same symmetric array");
-  CHECK(text_of(Rule::kHeld, 255, 0) == " = 0xff: nobody holds this lock, so it cannot be cleared");
+  CHECK(text_of(Rule::kHeld, 255, 0) ==
+        " = 0xff: no thread holds this lock, so it cannot be cleared");
   CHECK(text_of(Rule::kOfHost, 255, 0) ==
         " = 0xff is GPU memory, which host threads cannot read; pass the list in host memory, or "
         "call the function in a kernel");

@@ -112,7 +112,7 @@ class Team:
         """Collective over the members. Never done by the garbage collector. WORLD, SHARED and NODE stay."""
         self._number("n_pes", "Team.destroy")
         if self.handle in _PREDEFINED:
-            raise ValueError(f"Team.destroy: {self!r} is predefined, and stays")
+            raise ValueError(f"Team.destroy: {self!r} is predefined, and cannot be destroyed")
         function("gshmem_team_destroy", None, ctypes.c_int)(self.handle)
         self._name, self.handle = str(self.handle), _INVALID
         raise_fault()

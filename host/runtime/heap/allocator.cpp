@@ -181,7 +181,7 @@ void OffsetAllocator::check_used(std::uint64_t offset, Where where) const {
   const auto around = containing(offset);
   if (around && around->state == State::kUsed) {
     throw Error(GSHMEMX_ERROR_INVALID_VALUE,
-                strprintf("offset %" PRIu64 " lies inside the block of %" PRIu64
+                strprintf("offset %" PRIu64 " is inside the allocation of %" PRIu64
                           " bytes that starts at offset %" PRIu64,
                           offset, around->requested_bytes, around->offset),
                 where);

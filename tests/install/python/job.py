@@ -170,7 +170,7 @@ if first:
     first.barrier()
     first.destroy()
 for team in (g.WORLD, g.SHARED, g.NODE):
-    raises(ValueError, f"Team.destroy: {team!r} is predefined", team.destroy)
+    raises(ValueError, f"Team.destroy: {team!r} is predefined, and cannot be destroyed", team.destroy)
 again, gone = g.WORLD.split_2d(n)
 name = repr(gone)
 gone.destroy()

@@ -205,7 +205,7 @@ class Maker {
   }
 
   std::vector<Case> make() {
-    // With good arguments it clears a lock that nobody holds, which is a fault.
+    // With good arguments it clears a lock that no thread holds, which is a fault.
     if (std::string_view(function_.name) != "gshmem_clear_lock")
       cases_.push_back({index_, good_, "", ""});
     if (has(Kind::kCount) || has(Kind::kPiecesCount)) make_empty();

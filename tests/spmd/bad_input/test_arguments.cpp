@@ -498,7 +498,7 @@ TEST_CASE("destroying_a_predefined_or_destroyed_team_is_a_fault") {
                                    static_cast<gshmem_team_t>(GSHMEM_TEAM_SHARED)}) {
     expect(kInvalid,
            {"gshmem_team_destroy: argument team = " + std::to_string(team),
-            " is a predefined team, which stays"},
+            " is a predefined team, which cannot be destroyed"},
            [&](std::uint64_t*) { gshmem_team_destroy(team); });
   }
   expect(kInvalid, {"gshmem_team_destroy: argument team = 77 is not a team"},

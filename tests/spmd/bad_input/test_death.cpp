@@ -478,7 +478,7 @@ TEST_CASE("wait_for_a_pe_that_finalizes_or_has_left_ends_at_once_and_names_it") 
         const bool met = name == "malloc" && !exits;
         CHECK(contains(outcome.output, met ? "PE 1 called gshmem_finalize" : fault));
         const std::string why =
-            for_members        ? "not all 2 members have come within"
+            for_members        ? "not all 2 members have called it within"
             : for_word         ? "it waited for the word at heap offset 0x0 to be = 1, and it is 0"
             : !exits           ? "PE 1"
             : name == "malloc" ? "PE 1 left the job"

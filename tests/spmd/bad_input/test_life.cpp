@@ -51,7 +51,7 @@ TEST_CASE("finalize_does_not_wait_for_a_pe_that_dies_meanwhile") {
   INFO(outcomes[0].output);
   CHECK(outcomes[0].code == 0);
   CHECK(contains(outcomes[0].output, "ERROR: PE 1 died"));
-  CHECK(contains(outcomes[0].output, "WARN: finalize goes on without the other PEs: "));
+  CHECK(contains(outcomes[0].output, "WARN: finalize continues without the other PEs: "));
   CHECK(contains(outcomes[0].output, "finalized"));
 }
 

@@ -140,7 +140,7 @@ TEST_CASE("collectives_that_differ_are_named_over_a_network_too") {
 }
 
 TEST_CASE("clearing_a_lock_that_nobody_holds_is_a_fault") {
-  expect(GSHMEMX_ERROR_INVALID_VALUE, {"gshmem_clear_lock: argument lock = ", "nobody holds"},
+  expect(GSHMEMX_ERROR_INVALID_VALUE, {"gshmem_clear_lock: argument lock = ", "no thread holds"},
          [](const Runtime&) {
            gshmem_clear_lock(static_cast<long*>(gshmem_calloc(1, sizeof(long))));
          });

@@ -127,18 +127,16 @@ TEST_CASE("pes_reach_all_others_by_descriptors_and_fabric_handles") {
 TEST_CASE("without_a_fabric_the_groups_need_a_network") {
   four_gpus({});
   const std::string error = error_of_init();
-  CHECK_THAT(
-      error,
-      Catch::Contains(
-          "is not reached by load/store: GSHMEM_P2P_GROUP puts it into another group, and PE "));
+  CHECK_THAT(error, Catch::Contains("cannot be accessed by load/store: GSHMEM_P2P_GROUP puts it "
+                                    "into another group, and PE "));
   // NVML is missing, or does not know the GPUs of the double.
   CHECK_THAT(error, Catch::Contains(" has no fabric handle: "));
   CHECK_THAT(error, Catch::Contains("GSHMEM_NIC=none leaves no path but load/store; unset it"));
   CHECK(heaps().with_fabric == 0);
   four_gpus({{"GSHMEM_FABRIC", "off"}});
-  CHECK_THAT(
-      error_of_init(),
-      Catch::Contains("is not reached by load/store: GSHMEM_P2P_GROUP puts it into another group"));
+  CHECK_THAT(error_of_init(),
+             Catch::Contains(
+                 "cannot be accessed by load/store: GSHMEM_P2P_GROUP puts it into another group"));
 }
 
 TEST_CASE("doorbell_pages_are_unregistered_before_the_nic_frees_them") {

@@ -108,7 +108,7 @@ TEST_CASE("freeing_an_unused_offset_is_an_error_with_the_reason") {
   const auto a = heap.allocate(1000), b = heap.allocate(128);
   const auto freed = [&](std::uint64_t offset) { return error_of([&] { heap.free(offset); }); };
   CHECK(freed(a + 128) ==
-        "1: offset 128 lies inside the block of 1000 bytes that starts at offset 0");
+        "1: offset 128 is inside the allocation of 1000 bytes that starts at offset 0");
   CHECK(freed(b + 128) == "1: offset 1152 was never allocated");
   CHECK(freed(1 << 20) == "1: offset 1048576 was never allocated");
   CHECK(freed(~std::uint64_t{0}) == "1: offset 18446744073709551615 was never allocated");

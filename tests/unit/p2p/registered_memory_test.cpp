@@ -141,7 +141,7 @@ TEST_CASE("part_for_which_there_is_no_address_is_refused_with_what_to_raise") {
   CHECK_THAT(
       Account::error_of([&] { (void)account.memory.reserve_part(kBytes / 4 * 3, kGranule); }),
       Catch::Contains("402653184 bytes (384 MiB) needed") &&
-          Catch::Contains("268435456 bytes (256 MiB) of them in one piece; raise "
+          Catch::Contains("268435456 bytes (256 MiB) of them contiguous; raise "
                           "GSHMEM_REGISTERED_SIZE"));
 }
 
