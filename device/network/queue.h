@@ -57,17 +57,13 @@ struct QueueBells {
   abi::Be32* send_record;
   std::uint32_t number;
 };
-/// The keys of a transfer that an atomic follows. One load reads them all.
+/// The keys of a transfer that an atomic follows: the last unit of a view
+/// (tests/unit/wqe_test.cpp), which one load reads.
 struct QueueKeys {
   abi::Be32 local;
   std::uint32_t ends, index;
   abi::Be32 atomic;
 };
-static_assert(sizeof(QueueKeys) == sizeof(Word16) &&
-              offsetof(QueueView, local_key) + sizeof(QueueKeys) == sizeof(QueueView) &&
-              offsetof(QueueView, local_key) % sizeof(Word16) == 0 &&
-              offsetof(QueueView, atomic_key) ==
-                  offsetof(QueueView, local_key) + offsetof(QueueKeys, atomic));
 
 /// A queue, identified by the address of its view. Every use loads what it needs: if the object
 /// held the values, every kernel that might communicate would need registers for them.

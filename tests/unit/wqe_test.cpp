@@ -21,6 +21,13 @@ gshmem::device::Ambient* gshmemi_ambient(void) {
 void gshmemi_host_fault(const gshmem::abi::DeviceState*) { std::abort(); }
 
 namespace gshmem::device {
+// QueueKeys are the last unit of a queue's view.
+static_assert(sizeof(QueueKeys) == sizeof(Word16) &&
+              offsetof(QueueView, local_key) + sizeof(QueueKeys) == sizeof(QueueView) &&
+              offsetof(QueueView, local_key) % sizeof(Word16) == 0 &&
+              offsetof(QueueView, atomic_key) ==
+                  offsetof(QueueView, local_key) + offsetof(QueueKeys, atomic));
+
 namespace {
 
 using Bytes = std::vector<std::uint8_t>;
