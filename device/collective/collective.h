@@ -72,7 +72,11 @@ GSHMEM_FN Algorithm algorithm_of(Coop coop, const TeamCall& call, std::size_t el
     if (call.goes_in_levels() && has_room(call, element_bytes)) return Algorithm::kLevels;
     const bool in_place = call.dest == call.source;
     if (call.team->mapped != 0) {
-      if (!in_place && call.within(abi::Limit::kReduceOneShot)) return Algorithm::kOneShot;
+      // A thread or warp has fewer words in flight than a block: two shots pay from fewer bytes on.
+      constexpr int kTimes = std::is_base_of_v<Thread, Coop> ? 64
+                             : std::is_base_of_v<Warp, Coop> ? 8
+                                                             : 1;
+      if (!in_place && call.within(abi::Limit::kReduceOneShot, kTimes)) return Algorithm::kOneShot;
       return Algorithm::kTwoShots;
     }
     return in_place ? Algorithm::kWords : Algorithm::kChunks;

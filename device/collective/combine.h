@@ -190,7 +190,7 @@ GSHMEM_FN void reduce_words(Coop coop, const TeamCall& call, Reducer reducer, st
 struct Share {
   std::size_t first, end;
   GSHMEM_FN Share(Result result, std::size_t count, const abi::Team& team) : first(0), end(count) {
-    if (result == Result::kForOne) return;
+    if (result == Result::kForOne || result == Result::kOwn) return;
     const std::size_t n = static_cast<std::size_t>(team.n_pes);
     const std::size_t me = static_cast<std::size_t>(team.my_pe), more = count % n;
     first = count / n * me + (me < more ? me : more);
@@ -230,11 +230,13 @@ struct WordRounds {
   std::int64_t first, each;
 };
 /// The rounds of a thread if all members map each other. A tile is four words of every lane of a
-/// warp: these are in flight at once for each member, at offsets known to the compiler.
+/// warp: these are in flight at once for each member, at offsets known to the compiler. There are
+/// registers for eight words of one member.
 struct MappedRounds {
   WordRounds tiles, words, elements;
 };
-inline constexpr int kTileWords = 4;
+template <Result kResult>
+inline constexpr int kTileWords = kResult == Result::kOwn ? 8 : 4;
 template <class Coop>
 inline constexpr int kTileLanes = std::is_same_v<Coop, Thread> ? 1 : 32;
 
@@ -250,7 +252,7 @@ GSHMEM_FN bool has_even_steps(const TeamCall& call) {
 /// the result in memory, to save registers of the caller.
 template <Result kResult, class W, class Coop>
 GSHMEM_OUTLINE void plan_rounds(Coop coop, const TeamCall& call, MappedRounds& plan) {
-  constexpr std::size_t kLane = kTileLanes<Coop>, kTile = kTileWords * kLane;
+  constexpr std::size_t kLane = kTileLanes<Coop>, kTile = kTileWords<kResult> * kLane;
   const std::size_t rank = static_cast<std::size_t>(coop.thread_rank());
   const std::size_t width = static_cast<std::size_t>(coop.size()), warps = width / kLane;
   const std::size_t wide = wide_words(call);
@@ -309,14 +311,20 @@ GSHMEM_OUTLINE void reduce_rounds(const TeamCall& call, Reducer reducer, WordRou
     const auto store = [&](const W(&word)[kAtOnce], W* to) {
       for (int k = 0; k < kAtOnce; ++k) store_relaxed(to + k * kApart, word[k]);
     };
-    const W* from = first_member_word(call, rounds, static_cast<const W*>(call.source));
-    W sum[kAtOnce], more[kAtOnce];
-    load(sum, from);
-    GSHMEM_NO_UNROLL
-    for (int i = 1; i < rounds.members; ++i) {
-      from = next_member_word(call, rounds, static_cast<const W*>(call.source), from, i);
-      load(more, from);
-      for (int k = 0; k < kAtOnce; ++k) sum[k] = reducer(sum[k], more[k]);
+    const W* const own = static_cast<const W*>(call.source);
+    W sum[kAtOnce];
+    if constexpr (kResult == Result::kOwn) {
+      load(sum, own + rounds.at);
+    } else {
+      const W* from = first_member_word(call, rounds, own);
+      W more[kAtOnce];
+      load(sum, from);
+      GSHMEM_NO_UNROLL
+      for (int i = 1; i < rounds.members; ++i) {
+        from = next_member_word(call, rounds, own, from, i);
+        load(more, from);
+        for (int k = 0; k < kAtOnce; ++k) sum[k] = reducer(sum[k], more[k]);
+      }
     }
     W* const dest = static_cast<W*>(call.dest);
     if constexpr (kResult == Result::kForOne) {
@@ -340,10 +348,21 @@ template <Result kResult, class W, class Coop, class Reducer>
 GSHMEM_FN void reduce_in_rounds(Coop coop, const TeamCall& call, Reducer reducer) {
   MappedRounds plan;
   plan_rounds<kResult, W>(coop, call, plan);
-  reduce_rounds<kResult, kTileWords, kTileLanes<Coop>, Word16>(call, reducer, plan.tiles);
+  reduce_rounds<kResult, kTileWords<kResult>, kTileLanes<Coop>, Word16>(call, reducer, plan.tiles);
   reduce_rounds<kResult, 1, 1, Word16>(call, reducer, plan.words);
   reduce_rounds<kResult, 1, 1, W>(call, reducer, plan.elements);
   sync_lanes(coop);
+}
+
+/// Puts `source` to `dest` of all members. A thread by itself loads each word once for all of them.
+template <class Coop>
+GSHMEM_OUTLINE void put_to_members(Coop coop, const TeamCall& call) {
+  if constexpr (std::is_base_of_v<Thread, Coop>) {
+    if (call.team->mapped != 0 && wide_words(call) * sizeof(Word16) == call.bytes)
+      return reduce_in_rounds<Result::kOwn, Word16>(coop, call, 0);
+  }
+  for_members(*call.team,
+              [&](int, int pe) { put_to(coop, call, call.dest, call.source, call.bytes, pe); });
 }
 
 }  // namespace gshmem::device

@@ -42,9 +42,11 @@ struct TeamCall {
   const void* source;  ///< if it has several parts: this member's own part
   std::size_t bytes;
   GSHMEM_FN std::uint32_t limit(abi::Limit of) const { return team->limits[static_cast<int>(of)]; }
-  /// Is the call within a limit? All members get the same result: they have the same team,
-  /// operation, bytes and scope.
-  GSHMEM_FN bool within(abi::Limit of) const { return bytes != 0 && bytes <= limit(of); }
+  /// Is the call within a limit, or `times` of its bytes? All members get the same result: they
+  /// have the same team, operation, bytes and scope.
+  GSHMEM_FN bool within(abi::Limit of, int times = 1) const {
+    return bytes != 0 && bytes * static_cast<std::uint64_t>(times) <= limit(of);
+  }
   /// Is the call executed in two levels (hierarchical.h)? Only a team in two levels can do so.
   GSHMEM_FN bool goes_in_levels() const {
     return team->inner != 0 && bytes != 0 && bytes >= limit(abi::Limit::kTwoLevels);
@@ -67,6 +69,7 @@ struct TeamCall {
 /// Which result of a reduction is kept, and by which member.
 enum class Result {
   kForAll,
+  kOwn,        ///< all members get this member's `source`: nothing is combined
   kForOne,     ///< only this member keeps it: its part differs from those of others
   kInclusive,  ///< every member keeps that of the members up to it
   kExclusive   ///< every member keeps that of the members before it; the first one gets zeros
@@ -95,12 +98,6 @@ GSHMEM_FN void put_to(Coop coop, const TeamCall& call, void* dest, const void* s
                       std::size_t bytes, int pe) {
   if (bytes == 0 || (dest == source && pe == call.state->my_pe)) return;
   put_nbi(lean_group(coop), *call.state, dest, source, bytes, pe);
-}
-/// Puts `source` to `dest` of all members.
-template <class Coop>
-GSHMEM_OUTLINE void put_to_members(Coop coop, const TeamCall& call) {
-  for_members(*call.team,
-              [&](int, int pe) { put_to(coop, call, call.dest, call.source, call.bytes, pe); });
 }
 
 }  // namespace gshmem::device

@@ -35,7 +35,9 @@ constexpr std::uint64_t kMost = std::uint64_t{1} << 33;
 using Choice = std::function<Algorithm(const abi::Team& team, std::uint64_t bytes)>;
 
 /// A thread or warp, as calls name it.
-struct Threads {
+template <class Coop>
+struct Threads : Coop {
+  explicit Threads(int size) : n(size) {}
   int n;
   [[nodiscard]] int size() const { return n; }
 };
@@ -112,8 +114,9 @@ void add_rows(Algorithms& table, std::string_view operation, const Teams& teams,
   using Scopes = std::vector<std::string_view>;
   // For host threads with GPUs, and for streams, blocks of the library execute the call.
   add(on_gpu ? Scopes{"thread"} : Scopes{"thread", "host", "stream"},
-      choice<kKind>(Threads{1}, in_place));
-  add({"warp"}, choice<kKind>(Threads{on_gpu ? 32 : device::kHostWarpSize}, in_place));
+      choice<kKind>(Threads<device::Thread>(1), in_place));
+  add({"warp"},
+      choice<kKind>(Threads<device::Warp>(on_gpu ? 32 : device::kHostWarpSize), in_place));
   add({"block"}, choice<kKind>(device::Block{}, in_place));
   if (on_gpu) add({"host", "stream"}, choice<kKind>(device::ManyBlocks{}, in_place));
 }

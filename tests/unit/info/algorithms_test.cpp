@@ -206,7 +206,7 @@ TEST_CASE("calls_of_members_that_map_each_other_use_the_algorithm_of_the_table")
                           {"GSHMEM_BROADCAST_PACKETS", "1G"},
                           {"GSHMEM_FCOLLECT_PACKETS", "1"},
                           {"GSHMEM_REDUCE_PACKETS", "0"},
-                          {"GSHMEM_REDUCE_ONE_SHOT", "100"},
+                          {"GSHMEM_REDUCE_ONE_SHOT", "6400"},
                           {"GSHMEM_THREAD_PACKETS", "1000"}},
                          seed);
   CHECK(row_of(moved.table, "alltoall", "block").ranges ==
