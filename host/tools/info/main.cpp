@@ -108,9 +108,8 @@ void declare(CLI::App& app, Options& options) {
           ->group("Tests of a network card");
   CLI::Option* proof = app.add_flag(
       "--gdr-proof", options.proof,
-      "measure with GPUDirect RDMA on and off alternately, and say whether it works, or why it "
-      "does "
-      "not (docs/gpudirect.md). Alone it makes two PEs. Between two hosts: mpirun -np 2 "
+      "measure with GPUDirect RDMA on and off alternately, and say whether it works, or why not "
+      "(docs/gpudirect.md). Alone it makes two PEs. Between two hosts: mpirun -np 2 "
       "gshmem-info --gdr-proof. With more processes, or GPUs, all pairs are measured at once, too");
   selftest->excludes(json, markdown, doctor, names, proof);
   proof->excludes(markdown, doctor, names);
