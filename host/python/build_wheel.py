@@ -1,12 +1,14 @@
 """Builds the wheel: the backend that pyproject.toml names (PEP 517), with nothing but Python, CMake and a compiler.
 
-    pip wheel . --no-deps                                  builds in build/wheel
-    pip wheel . --no-deps -C build-dir=build/gpu           takes what a build folder has
-    pip wheel . --no-deps -C cmake=-DGSHMEM_CUDA=OFF       further arguments of CMake, one word each or several in one
+    pip wheel . --no-deps                                              builds in build/wheel
+    pip wheel . --no-deps --config-settings build-dir=build/gpu        takes what a build folder has
+    pip wheel . --no-deps --config-settings cmake=-DGSHMEM_CUDA=OFF    further arguments of CMake, one word each or several in one
+
+(-C is short for --config-settings from pip 23.1 on.)
 
 That for all users is for the GPUs they have, with bitcode:
 
-    pip wheel . --no-deps -C cmake="-DGSHMEM_CUDA_ARCHITECTURES='80-real;90-real;100' -DGSHMEM_BITCODE=ON"
+    pip wheel . --no-deps --config-settings cmake="-DGSHMEM_CUDA_ARCHITECTURES='80-real;90-real;100' -DGSHMEM_BITCODE=ON"
 
 The wheel has the installed tree as the folder gshmem/, beside the Python files: one for all Pythons and all versions of CUDA.
 A wheel has no symbolic links, so each library is there under the name that the loader asks for, and a linker script has the
