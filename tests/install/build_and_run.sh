@@ -176,6 +176,16 @@ case $way in
       run_with_gpu "$target/ring"
       run_with_gpu "$target/ring_static"
     fi
+    # The module of CMake 3.25 fails with CUDA 13 where a project asks for that CMake. A double of it does so always.
+    if [[ $(cmake --version) == *" 3.25."* ]]; then
+      mkdir -p "$target/asks"
+      printf '%s\n' 'if(CMAKE_MINIMUM_REQUIRED_VERSION VERSION_GREATER_EQUAL 3.25)' 'message(FATAL_ERROR "no nvToolsExt")' \
+        'endif()' > "$target/asks/FindCUDAToolkit.cmake"
+      printf '%s\n' 'cmake_minimum_required(VERSION 3.25)' 'project(asks C)' 'set(CMAKE_MODULE_PATH ${CMAKE_SOURCE_DIR})' \
+        'find_package(NVSHMEM REQUIRED)' 'if(NOT CMAKE_MINIMUM_REQUIRED_VERSION VERSION_EQUAL 3.25)' \
+        'message(FATAL_ERROR ${CMAKE_MINIMUM_REQUIRED_VERSION})' 'endif()' > "$target/asks/CMakeLists.txt"
+      cmake -S "$target/asks" -B "$target/asks/build" -DCMAKE_PREFIX_PATH="$nvshmem"
+    fi
     # A user who names only gshmem's prefix wants another NVSHMEM, or none.
     if cmake -S "$for_nvshmem" -B "$target/none" -DCMAKE_PREFIX_PATH="$prefix" > "$target/none.log" 2>&1; then
       echo "find_package(NVSHMEM) finds ours in $prefix"
