@@ -2,6 +2,9 @@
 
 #include "perftest/common/gpu.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 namespace perftest {
 namespace {
 
@@ -68,13 +71,15 @@ void for_each_pe(const Options& options, const std::function<void(gshmem::Runtim
 
 int run_job(const Program& program, int argc, char** argv,
             const std::function<void(const Options&)>& job) try {
+  // Without it (`>&-`) another file may get its number in the meantime.
+  const bool has_output = ::fcntl(STDOUT_FILENO, F_GETFD) != -1;
   const Options options = parse_options(program.groups, {argv + 1, argv + argc});
   if (options.help) {
     std::fputs(help_text(program.name, program.summary, program.groups).c_str(), stdout);
   } else {
     job(options);
   }
-  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return 0;
+  if (has_output && std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return 0;
   std::fprintf(stderr, "%s: the output is lost: standard output cannot be written\n", program.name);
   return 1;
 } catch (const UsageError& error) {

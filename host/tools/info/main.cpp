@@ -12,6 +12,9 @@
 
 #include <CLI/CLI.hpp>
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <cstdio>
 #include <cstring>
 #include <fstream>
@@ -250,9 +253,10 @@ int run(const Options& options) {
   return report.good() ? 0 : 1;
 }
 
-/// Returns the status, or that of a failure if what was printed is lost.
-int finished(int status) {
-  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return status;
+/// Returns the status, or that of a failure if what was printed is lost. Without standard output
+/// (`>&-`) another file may have its number now.
+int finished(bool has_output, int status) {
+  if (has_output && std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return status;
   std::fputs("gshmem-info: the output is lost: standard output cannot be written\n", stderr);
   return status == 0 ? 1 : status;
 }
@@ -281,4 +285,7 @@ int parse_and_run(int argc, char** argv) {
 
 }  // namespace
 
-int main(int argc, char** argv) { return finished(parse_and_run(argc, argv)); }
+int main(int argc, char** argv) {
+  const bool has_output = ::fcntl(STDOUT_FILENO, F_GETFD) != -1;
+  return finished(has_output, parse_and_run(argc, argv));
+}
