@@ -10,7 +10,7 @@ That for all users is for the GPUs they have, with bitcode:
 
     pip wheel . --no-deps --config-settings cmake="-DGSHMEM_CUDA_ARCHITECTURES='80-real;90-real;100' -DGSHMEM_BITCODE=ON"
 
-The wheel has the installed tree as the folder gshmem/, beside the Python files: one for all Pythons and all versions of CUDA.
+The wheel has the installed tree as the folder gshmem/, beside the Python files: one for all Pythons.
 A wheel has no symbolic links, so each library is there under the name that the loader asks for, and a linker script has the
 name without a version. Its platform tag is computed of the symbols that the programs and libraries need.
 """
