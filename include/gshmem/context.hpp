@@ -10,7 +10,10 @@
 #include "gshmem.h"
 
 #include <gshmem/device/api/api.h>
+#include <gshmem/device/api/api_context.h>
 #include <gshmem/device/api/api_pieces.h>
+#include <gshmem/device/api/lock.h>
+#include <gshmem/device/api/strided_blocks.h>
 #include <gshmem/device/pe/context.h>
 #include <gshmem/device/pe/call_hints.h>
 
@@ -115,6 +118,15 @@ class Context {
                       int pe GSHMEM_SITE) const {
     api::iget<sizeof(T)>(caller("iget" GSHMEM_HERE), group, dest, source, strides, pe);
   }
+  /// Blocks with gaps, by the calling thread: OpenSHMEM 1.6, section 9.6.
+  template <Scalar T>
+  GSHMEM_FN void ibput(T* dest, const T* source, api::Blocked shape, int pe GSHMEM_SITE) const {
+    api::ibput<sizeof(T)>(caller("ibput" GSHMEM_HERE), dest, source, shape, pe);
+  }
+  template <Scalar T>
+  GSHMEM_FN void ibget(T* dest, const T* source, api::Blocked shape, int pe GSHMEM_SITE) const {
+    api::ibget<sizeof(T)>(caller("ibget" GSHMEM_HERE), dest, source, shape, pe);
+  }
   template <Scalar T>
   GSHMEM_FN void p(T* dest, std::type_identity_t<T> value, int pe GSHMEM_SITE) const {
     api::p(caller("p" GSHMEM_HERE), dest, value, pe);
@@ -217,6 +229,14 @@ class Context {
       return api::amo_fetch_add_float(caller("atomic_fetch_add" GSHMEM_HERE), dest, value, pe);
     }
   }
+  template <AtomicInteger T>
+  GSHMEM_FN void atomic_inc(T* dest, int pe GSHMEM_SITE) const {
+    api::amo_add(caller("atomic_inc" GSHMEM_HERE), dest, static_cast<T>(1), pe);
+  }
+  template <AtomicInteger T>
+  GSHMEM_FN T atomic_fetch_inc(T* dest, int pe GSHMEM_SITE) const {
+    return api::amo_fetch_add(caller("atomic_fetch_inc" GSHMEM_HERE), dest, static_cast<T>(1), pe);
+  }
   GSHMEM_CONTEXT_AMO(and, AtomicBits)
   GSHMEM_CONTEXT_AMO(or, AtomicBits)
   GSHMEM_CONTEXT_AMO(xor, AtomicBits)
@@ -233,9 +253,65 @@ class Context {
     return api::test(caller("test" GSHMEM_HERE), ivar, static_cast<int>(cmp), value) != 0;
   }
 
+  // Sets of variables. An element whose `status` is not 0 takes no part; null: all do. The forms
+  // with _vector have a value for each element.
+#define GSHMEM_CONTEXT_SET(RETURN, NAME)                                                         \
+  template <WaitWord T>                                                                          \
+  GSHMEM_FN RETURN NAME(const T* ivars, std::size_t nelems, const int* status, Cmp cmp,          \
+                        std::type_identity_t<T> value GSHMEM_SITE) const {                       \
+    return static_cast<RETURN>(api::NAME(caller(#NAME GSHMEM_HERE), ivars, nelems, status,       \
+                                         static_cast<int>(cmp), api::one<T>(value)));            \
+  }                                                                                              \
+  template <WaitWord T>                                                                          \
+  GSHMEM_FN RETURN NAME##_vector(const T* ivars, std::size_t nelems, const int* status, Cmp cmp, \
+                                 const T* values GSHMEM_SITE) const {                            \
+    return static_cast<RETURN>(api::NAME(caller(#NAME "_vector" GSHMEM_HERE), ivars, nelems,     \
+                                         status, static_cast<int>(cmp), api::each<T>(values)));  \
+  }
+#define GSHMEM_CONTEXT_SOME(NAME)                                                               \
+  template <WaitWord T>                                                                         \
+  GSHMEM_FN std::size_t NAME(const T* ivars, std::size_t nelems, std::size_t* indices,          \
+                             const int* status, Cmp cmp,                                        \
+                             std::type_identity_t<T> value GSHMEM_SITE) const {                 \
+    return api::NAME(caller(#NAME GSHMEM_HERE), ivars, nelems, indices, status,                 \
+                     static_cast<int>(cmp), api::one<T>(value));                                \
+  }                                                                                             \
+  template <WaitWord T>                                                                         \
+  GSHMEM_FN std::size_t NAME##_vector(const T* ivars, std::size_t nelems, std::size_t* indices, \
+                                      const int* status, Cmp cmp, const T* values GSHMEM_SITE)  \
+      const {                                                                                   \
+    return api::NAME(caller(#NAME "_vector" GSHMEM_HERE), ivars, nelems, indices, status,       \
+                     static_cast<int>(cmp), api::each<T>(values));                              \
+  }
+  GSHMEM_CONTEXT_SET(void, wait_until_all)
+  GSHMEM_CONTEXT_SET(std::size_t, wait_until_any)
+  GSHMEM_CONTEXT_SOME(wait_until_some)
+  GSHMEM_CONTEXT_SET(bool, test_all)
+  GSHMEM_CONTEXT_SET(std::size_t, test_any)
+  GSHMEM_CONTEXT_SOME(test_some)
+#undef GSHMEM_CONTEXT_SET
+#undef GSHMEM_CONTEXT_SOME
+
+  // Locks: section 9.12
+  GSHMEM_FN void set_lock(long* lock GSHMEM_SITE) const {
+    api::set_lock(caller("set_lock" GSHMEM_HERE), lock);
+  }
+  /// Returns true if the calling thread has the lock now.
+  [[nodiscard]] GSHMEM_FN bool test_lock(long* lock GSHMEM_SITE) const {
+    return api::test_lock(caller("test_lock" GSHMEM_HERE), lock) == 0;
+  }
+  GSHMEM_FN void clear_lock(long* lock GSHMEM_SITE) const {
+    api::clear_lock(caller("clear_lock" GSHMEM_HERE), lock);
+  }
+
   // Order: sections 9.9 and 9.11
   GSHMEM_FN void fence(GSHMEM_ONLY_SITE) const { api::fence(caller("fence" GSHMEM_HERE)); }
   GSHMEM_FN void quiet(GSHMEM_ONLY_SITE) const { api::quiet(caller("quiet" GSHMEM_HERE)); }
+  /// Does what quiet does for the operations to PE `pe` only.
+  template <Group G>
+  GSHMEM_FN void pe_quiet(G group, int pe GSHMEM_SITE) const {
+    api::pe_quiet(caller("pe_quiet" GSHMEM_HERE), group, pe);
+  }
   /// `group` is a Thread, Warp or Block.
   template <Group G>
   [[nodiscard]] GSHMEM_FN int quiet_status(G group GSHMEM_SITE) const {
