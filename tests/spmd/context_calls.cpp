@@ -7,12 +7,12 @@ using namespace gshmem::spmd;
 
 namespace {
 
-constexpr std::size_t kVars = 4, kBlocks = 3, kBlock = 2, kStep = 5;
+constexpr std::size_t kSetOf = 4, kBlocksWithGaps = 3, kBlockOf = 2, kBlockStep = 5;
 
-struct Words {
+struct ContextWords {
   std::uint64_t* vars;
   int* counts;
-  int* gaps;    ///< kBlocks blocks of kBlock elements, kStep apart
+  int* gaps;    ///< kBlocksWithGaps blocks of kBlockOf elements, kBlockStep apart
   int* source;  ///< the same blocks without gaps
   int* back;
   long* lock;
@@ -20,23 +20,24 @@ struct Words {
 };
 
 struct ContextCalls {
-  GSHMEM_FN void operator()(const LaunchContext& ctx, Log log, Words words,
+  GSHMEM_FN void operator()(const LaunchContext& ctx, Log log, ContextWords words,
                             std::uint64_t tag) const {
     run(ctx, log, words, tag);
   }
   /// `tag` is larger in each call. It is for one thread of each PE.
-  GSHMEM_FN static void run(const Context& ctx, Log log, const Words& words, std::uint64_t tag) {
+  GSHMEM_FN static void run(const Context& ctx, Log log, const ContextWords& words,
+                            std::uint64_t tag) {
     const int next = (ctx.my_pe() + 1) % ctx.n_pes();
-    for (std::size_t i = 0; i < kVars; ++i) ctx.p(words.vars + i, tag + i, next);
+    for (std::size_t i = 0; i < kSetOf; ++i) ctx.p(words.vars + i, tag + i, next);
     ctx.atomic_inc(words.counts, next);
     SPMD_EQ(log, ctx.atomic_fetch_inc(words.counts + 1, next), static_cast<int>(tag / 10 - 1));
     ctx.pe_quiet(Thread{}, next);
     wait(ctx, log, words.vars, tag);
 
-    ctx.ibput(words.gaps, words.source, {kStep, kBlock, kBlock, kBlocks}, next);
+    ctx.ibput(words.gaps, words.source, {kBlockStep, kBlockOf, kBlockOf, kBlocksWithGaps}, next);
     ctx.quiet();
-    ctx.ibget(words.back, words.gaps, {kBlock, kStep, kBlock, kBlocks}, next);
-    for (std::size_t i = 0; i < kBlocks * kBlock; ++i)
+    ctx.ibget(words.back, words.gaps, {kBlockOf, kBlockStep, kBlockOf, kBlocksWithGaps}, next);
+    for (std::size_t i = 0; i < kBlocksWithGaps * kBlockOf; ++i)
       SPMD_EQ(log, words.back[i], words.source[i], i);
 
     ctx.set_lock(words.lock);
@@ -47,41 +48,41 @@ struct ContextCalls {
   }
   GSHMEM_FN static void wait(const Context& ctx, Log log, const std::uint64_t* vars,
                              std::uint64_t tag) {
-    const int none[kVars] = {1, 1, 1, 1}, last[kVars] = {1, 1, 1, 0};
-    std::uint64_t values[kVars];
-    for (std::size_t i = 0; i < kVars; ++i) values[i] = tag + i;
-    std::size_t indices[kVars] = {};
-    ctx.wait_until_all(vars, kVars, nullptr, Cmp::kGe, tag);
-    ctx.wait_until_all_vector(vars, kVars, nullptr, Cmp::kEq, values);
-    SPMD_EQ(log, ctx.wait_until_any(vars, kVars, last, Cmp::kEq, tag + 3), 3u);
-    SPMD_EQ(log, ctx.wait_until_any_vector(vars, kVars, last, Cmp::kEq, values), 3u);
-    SPMD_EQ(log, ctx.wait_until_some(vars, kVars, indices, nullptr, Cmp::kLe, tag + 1), 2u);
+    const int none[kSetOf] = {1, 1, 1, 1}, last[kSetOf] = {1, 1, 1, 0};
+    std::uint64_t values[kSetOf];
+    for (std::size_t i = 0; i < kSetOf; ++i) values[i] = tag + i;
+    std::size_t indices[kSetOf] = {};
+    ctx.wait_until_all(vars, kSetOf, nullptr, Cmp::kGe, tag);
+    ctx.wait_until_all_vector(vars, kSetOf, nullptr, Cmp::kEq, values);
+    SPMD_EQ(log, ctx.wait_until_any(vars, kSetOf, last, Cmp::kEq, tag + 3), 3u);
+    SPMD_EQ(log, ctx.wait_until_any_vector(vars, kSetOf, last, Cmp::kEq, values), 3u);
+    SPMD_EQ(log, ctx.wait_until_some(vars, kSetOf, indices, nullptr, Cmp::kLe, tag + 1), 2u);
     SPMD_EQ(log, indices[0] + indices[1], 1u);
-    SPMD_EQ(log, ctx.wait_until_some_vector(vars, kVars, indices, nullptr, Cmp::kEq, values),
-            kVars);
-    SPMD_EQ(log, ctx.test_all(vars, kVars, nullptr, Cmp::kGt, tag), false);
-    SPMD_EQ(log, ctx.test_all_vector(vars, kVars, nullptr, Cmp::kEq, values), true);
-    SPMD_EQ(log, ctx.test_any(vars, kVars, none, Cmp::kEq, tag), SIZE_MAX);
-    SPMD_EQ(log, ctx.test_any_vector(vars, kVars, last, Cmp::kEq, values), 3u);
-    SPMD_EQ(log, ctx.test_some(vars, kVars, indices, nullptr, Cmp::kEq, tag + 2), 1u);
+    SPMD_EQ(log, ctx.wait_until_some_vector(vars, kSetOf, indices, nullptr, Cmp::kEq, values),
+            kSetOf);
+    SPMD_EQ(log, ctx.test_all(vars, kSetOf, nullptr, Cmp::kGt, tag), false);
+    SPMD_EQ(log, ctx.test_all_vector(vars, kSetOf, nullptr, Cmp::kEq, values), true);
+    SPMD_EQ(log, ctx.test_any(vars, kSetOf, none, Cmp::kEq, tag), SIZE_MAX);
+    SPMD_EQ(log, ctx.test_any_vector(vars, kSetOf, last, Cmp::kEq, values), 3u);
+    SPMD_EQ(log, ctx.test_some(vars, kSetOf, indices, nullptr, Cmp::kEq, tag + 2), 1u);
     SPMD_EQ(log, indices[0], 2u);
-    SPMD_EQ(log, ctx.test_some_vector(vars, kVars, indices, nullptr, Cmp::kNe, values), 0u);
+    SPMD_EQ(log, ctx.test_some_vector(vars, kSetOf, indices, nullptr, Cmp::kNe, values), 0u);
   }
 };
 
 }  // namespace
 
 SPMD_TEST(a_context_waits_for_sets_moves_blocks_and_locks_as_the_c_api_does) {
-  SymmetricArray<std::uint64_t> vars(kVars), locked(1);
-  SymmetricArray<int> counts(2), gaps(kBlocks * kStep), source(kBlocks * kBlock),
-      back(kBlocks * kBlock);
+  SymmetricArray<std::uint64_t> vars(kSetOf), locked(1);
+  SymmetricArray<int> counts(2), gaps(kBlocksWithGaps * kBlockStep),
+      source(kBlocksWithGaps * kBlockOf), back(kBlocksWithGaps * kBlockOf);
   SymmetricArray<long> lock(1);
   std::vector<int> mine(source.size());
   for (std::size_t i = 0; i < mine.size(); ++i) mine[i] = 100 * pe.me() + static_cast<int>(i) + 1;
   source.write(mine, pe.me());
   pe.barrier();
-  const Words words{vars.data(), counts.data(), gaps.data(),  source.data(),
-                    back.data(), lock.data(),   locked.data()};
+  const ContextWords words{vars.data(), counts.data(), gaps.data(),  source.data(),
+                           back.data(), lock.data(),   locked.data()};
   pe.run({}, ContextCalls{}, words, std::uint64_t{10});
   pe.barrier();
   int calls = 1;
@@ -92,9 +93,9 @@ SPMD_TEST(a_context_waits_for_sets_moves_blocks_and_locks_as_the_c_api_does) {
   }
   const auto got = gaps.to_vector(pe.me());
   for (std::size_t i = 0; i < got.size(); ++i) {
-    const std::size_t block = i / kStep, at = i % kStep;
-    const int value = 100 * pe.previous() + static_cast<int>(block * kBlock + at) + 1;
-    SPMD_EQ(pe, got[i], at < kBlock ? value : 0, i);
+    const std::size_t block = i / kBlockStep, at = i % kBlockStep;
+    const int value = 100 * pe.previous() + static_cast<int>(block * kBlockOf + at) + 1;
+    SPMD_EQ(pe, got[i], at < kBlockOf ? value : 0, i);
   }
   for (const int count : counts.to_vector(pe.me())) SPMD_EQ(pe, count, calls);
   SPMD_EQ(pe, locked.to_vector(0)[0], static_cast<std::uint64_t>(calls * pe.n()));
