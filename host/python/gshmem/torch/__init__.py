@@ -118,9 +118,12 @@ def _which(group_name: str) -> str:
 
 
 def reserve(nbytes: int) -> None:
-    """Collective: room for `nbytes` more of tensors. Until it is used up, no allocation waits for other ranks."""
+    """Collective: room for `nbytes` more of tensors. Until it is used up, no allocation waits for other ranks.
+
+    Tensors that all ranks allocate in the same order from here on are for collectives, also if a rank has allocated others alone.
+    """
     init()
-    torch.ops.gshmem.reserve(nbytes)
+    torch.ops.gshmem.reserve(nbytes, torch.device(device_type, torch.cuda.current_device() if device_type == "cuda" else None))
 
 
 @ctypes.CFUNCTYPE(ctypes.c_bool, ctypes.c_char_p, ctypes.c_void_p, ctypes.c_size_t)

@@ -47,7 +47,8 @@ struct Operand {
     memory = static_cast<Memory*>(handle.get());
     TORCH_CHECK(memory->group().alike, name,
                 " has another offset on another rank: a collective needs tensors that all ",
-                "ranks have allocated in the same order");
+                "ranks have allocated in the same order; after gshmem.torch.reserve() that is ",
+                "so for the next ones");
     stream = current_stream(tensor.device());
   }
 
@@ -320,9 +321,9 @@ void wait_for_signal(const at::Tensor& signal, std::int64_t value, std::string g
   check_fault();
 }
 
-void reserve(std::int64_t bytes) {
+void reserve(std::int64_t bytes, c10::Device device) {
   TORCH_CHECK(bytes > 0, "reserve: ", bytes, " bytes");
-  Pool::get().reserve(static_cast<std::size_t>(bytes));
+  Pool::get().reserve(static_cast<std::size_t>(bytes), device);
 }
 
 /// Lets symm_mem.get_mempool_allocator() use the memory of the chosen backend. In torch 2.9 it
@@ -371,7 +372,7 @@ TORCH_LIBRARY(gshmem, m) {
         torch::dispatch(key, put_with_signal));
   m.def("wait_for_signal(Tensor signal, int value, str group_name) -> ()",
         torch::dispatch(key, wait_for_signal));
-  m.def("reserve(int bytes) -> ()", torch::dispatch(key, reserve));
+  m.def("reserve(int bytes, Device device) -> ()", torch::dispatch(key, reserve));
 }
 
 }  // namespace gshmem_torch

@@ -88,9 +88,11 @@ class Pool {
     if (job == job_) blocks_.erase(base);
   }
 
-  /// Collective: adds a part with room for `bytes`, so that the next blocks need no other PE.
-  void reserve(std::size_t bytes) {
+  /// Collective: adds a part with room for `bytes`, so that the next blocks need no other PE. From
+  /// here on PEs that take equal blocks get equal offsets, also if one has taken a block alone.
+  void reserve(std::size_t bytes, c10::Device device) {
     const std::lock_guard lock(mutex_);
+    renew(0, device);
     grow(round_up(bytes, kUnit));
   }
 
