@@ -123,7 +123,7 @@ GSHMEM_OUTLINE void flush_queues(Coop coop, const State& state, const char* call
   Wait wait;
   begin_wait(wait, &state, nullptr, call);
   const QueueRange range = queues_to(state, pe);
-  nic::post_flushes(coop, wait, range.first, range.end);
+  device::nic::post_flushes(coop, wait, range.first, range.end);
   post_report(wait);
 }
 /// Waits until everything that was posted is complete.
@@ -133,7 +133,7 @@ GSHMEM_OUTLINE void await_queues(Coop coop, const State& state, const char* call
   const QueueRange range = queues_to(state, pe);
   Wait wait;
   begin_wait(wait, &state, nullptr, call);
-  nic::await_published(coop, wait, range.first, range.end);
+  device::nic::await_published(coop, wait, range.first, range.end);
   post_report(wait);
 }
 
