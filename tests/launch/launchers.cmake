@@ -79,16 +79,15 @@ endforeach()\n")
   set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES ${CMAKE_CURRENT_BINARY_DIR}/${cases}.cmake)
 endfunction()
 
-# gshmem_add_launched_test(NAME LABEL PROCESSES TIMEOUT command...): shared by the launchers. More than 2 PEs count as
-# 2: they mostly wait for each other, and ctest starts tests that take many slots last, so that they would leave the
-# processors idle. As one slot each they would take the processors from tests of other clients that spin.
+# gshmem_add_launched_test(NAME LABEL PROCESSES TIMEOUT command...): shared by the launchers. More than 4 PEs count as
+# 4: they wait for each other, and ctest would run a test that takes all of its slots last and alone.
 # Where LABEL has gpu, the test takes as many GPUs as the command's `--gpus n` says, or 1.
 function(gshmem_add_launched_test name label processes timeout)
   math(EXPR cost "${processes} + ${timeout} / 100")  # jobs that may take long first (gshmem_test)
   gshmem_time_limit(timeout ${timeout})
   set(name ${GSHMEM_TEST_PREFIX}${name})
-  if(processes GREATER 2)
-    set(processes 2)
+  if(processes GREATER 4)
+    set(processes 4)
   endif()
   add_test(NAME ${name} COMMAND ${ARGN})
   set_tests_properties(${name} PROPERTIES LABELS "cpu;${label}" SKIP_RETURN_CODE 77
