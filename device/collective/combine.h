@@ -355,10 +355,17 @@ GSHMEM_FN void reduce_in_rounds(Coop coop, const TeamCall& call, Reducer reducer
 }
 
 /// Puts `source` to `dest` of all members. A thread by itself loads each word once for all of them.
+/// In CPU mode that is for few bytes: from 64 KiB on memcpy takes down to 60 % of the time.
 template <class Coop>
 GSHMEM_OUTLINE void put_to_members(Coop coop, const TeamCall& call) {
+#if defined(__CUDA_ARCH__)
+  constexpr std::size_t kMost = SIZE_MAX;
+#else
+  constexpr std::size_t kMost = 4096;
+#endif
   if constexpr (std::is_base_of_v<Thread, Coop>) {
-    if (call.team->mapped != 0 && wide_words(call) * sizeof(Word16) == call.bytes)
+    if (call.bytes <= kMost && call.team->mapped != 0 &&
+        wide_words(call) * sizeof(Word16) == call.bytes)
       return reduce_in_rounds<Result::kOwn, Word16>(coop, call, 0);
   }
   for_members(*call.team,
